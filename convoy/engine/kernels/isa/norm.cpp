@@ -1,0 +1,7 @@
+#include "convoy/engine/kernels/isa/parts.hpp"
+
+namespace convoy::engine::CONVOY_ISA {
+
+void fill_norm(Kernels&) {}
+
+}  // namespace convoy::engine::CONVOY_ISA

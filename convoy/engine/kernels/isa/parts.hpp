@@ -1,0 +1,16 @@
+#pragma once
+// Each file of this folder puts its kernels into the table.
+
+#include "convoy/engine/kernels/isa/vec.hpp"
+#include "convoy/engine/kernels/kernels.hpp"
+
+namespace convoy::engine::CONVOY_ISA {
+
+void fill_norm(Kernels& kernels);
+void fill_pointwise(Kernels& kernels);
+void fill_pool(Kernels& kernels);
+void fill_loss(Kernels& kernels);
+void fill_linear(Kernels& kernels);
+void fill_conv_weights(Kernels& kernels);
+
+}  // namespace convoy::engine::CONVOY_ISA

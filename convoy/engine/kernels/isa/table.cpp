@@ -1,0 +1,21 @@
+#include "convoy/engine/kernels/isa/parts.hpp"
+#include "convoy/engine/kernels/table.hpp"
+
+#define CONVOY_NAME_(x) #x
+#define CONVOY_NAME(x) CONVOY_NAME_(x)
+
+namespace convoy::engine::CONVOY_ISA {
+
+Kernels table() {
+  Kernels kernels{};
+  kernels.isa = CONVOY_NAME(CONVOY_ISA);
+  fill_norm(kernels);
+  fill_pointwise(kernels);
+  fill_pool(kernels);
+  fill_loss(kernels);
+  fill_linear(kernels);
+  fill_conv_weights(kernels);
+  return kernels;
+}
+
+}  // namespace convoy::engine::CONVOY_ISA

@@ -1,0 +1,31 @@
+#pragma once
+// Eight floats, whatever the instruction set: GCC lowers the vector type to one AVX register or to
+// two SSE ones. Included only by the files in this folder, which are compiled once per set.
+
+#include <cstdint>
+#include <cstring>
+
+#ifndef CONVOY_ISA
+#error "compiled once per instruction set, with CONVOY_ISA naming it"
+#endif
+
+namespace convoy::engine::CONVOY_ISA {
+
+using Vec = float __attribute__((vector_size(32)));
+using IVec = int32_t __attribute__((vector_size(32)));
+
+inline Vec load(const float* p) {
+  Vec v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
+inline Vec splat(float x) { return Vec{x, x, x, x, x, x, x, x}; }
+inline Vec zero() { return Vec{}; }
+/// x where the lane of `condition` is all ones, else 0.
+inline Vec keep(IVec condition, Vec x) {
+  return reinterpret_cast<Vec>(condition & reinterpret_cast<IVec>(x));
+}
+inline Vec positive_part(Vec x) { return keep(x > zero(), x); }
+
+}  // namespace convoy::engine::CONVOY_ISA

@@ -1,0 +1,38 @@
+#pragma once
+// Graphs in YAML: the `model:` part of a job.
+//
+//   model: resnet-20                                  a zoo name, or
+//   model: {name: resnet-20, classes: 100}            a zoo name with ZooOptions, or a graph:
+//   model:
+//     input: [1, 28, 28]
+//     layers:
+//       - conv: {out: 32, kernel: 3, pad: 1}          reads the layer before it
+//       - relu
+//       - repeat: 3                                   the block three times in a row
+//         name: stage                                 layers inside get the prefix stage.0. stage.1. …
+//         layers:
+//           - {conv: {out: 32, kernel: 3, pad: 1, bias: false}, name: a, from: start}
+//           - batch-norm                              `from: start` is what the block read;
+//           - {add: {}, from: [previous, start]}      `previous` the layer before
+//           - relu
+//       - global-average-pool
+//       - linear: 10
+//       - softmax-cross-entropy
+
+#include <string>
+
+#include <yaml-cpp/yaml.h>
+
+#include "convoy/model/graph.hpp"
+#include "convoy/model/zoo.hpp"
+
+namespace convoy::model {
+
+/// Builds the graph a `model:` node asks for. `defaults` holds input shape and classes of the data:
+/// they apply where the node is silent. `file` is named in errors, together with the line.
+Graph from_yaml(const YAML::Node& node, const std::string& file, const ZooOptions& defaults = {});
+
+/// The graph written out layer by layer (no repeat blocks); from_yaml reads it back.
+std::string to_yaml(const Graph& graph);
+
+}  // namespace convoy::model
