@@ -13,5 +13,5 @@ configure_package_config_file(cmake/convoy-config.cmake.in
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/convoy-config-version.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/convoy-config.cmake
-  ${CMAKE_CURRENT_BINARY_DIR}/convoy-config-version.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/convoy-config-version.cmake cmake/Finddnnl.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/convoy)
