@@ -18,8 +18,8 @@ std::string to_string(Bytes bytes) {
     ++unit;
   }
   if (unit == 0) return fmt::format("{} B", bytes.value);
-  return fmt::format(value < 10 ? "{:.2f} {}" : value < 100 ? "{:.1f} {}" : "{:.0f} {}", value,
-                     kUnits[unit]);
+  const int decimals = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, kUnits[unit]);
 }
 
 std::string to_string(Seconds seconds) {
