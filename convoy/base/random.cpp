@@ -23,6 +23,10 @@ std::array<uint32_t, 2> halves(uint64_t x) {
 
 }  // namespace
 
+uint64_t stream_key(uint64_t seed, Purpose purpose, uint64_t major, uint64_t minor) {
+  return mix(seed ^ mix(static_cast<uint64_t>(purpose) ^ mix(major ^ mix(minor))));
+}
+
 Stream::Stream(uint64_t seed, Purpose purpose, uint64_t major, uint64_t minor)
     : key_(halves(mix(seed ^ mix(static_cast<uint64_t>(purpose) ^ mix(major))))),
       high_(halves(minor)) {}

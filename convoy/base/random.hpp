@@ -11,6 +11,9 @@ namespace convoy {
 /// What a random stream is for; part of its key, so that two purposes never share numbers.
 enum class Purpose : uint32_t { init = 1, shuffle, augment, dropout, synthetic, test };
 
+/// A 64-bit key made of all four parts, for kernels that run Philox themselves.
+uint64_t stream_key(uint64_t seed, Purpose purpose, uint64_t major, uint64_t minor);
+
 /// One stream of random numbers, identified by (seed, purpose, major, minor).
 /// By convention `major` is an epoch or step and `minor` a sample or layer.
 class Stream {

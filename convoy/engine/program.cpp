@@ -1,0 +1,182 @@
+#include "convoy/engine/program.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <omp.h>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/memory.hpp"
+#include "convoy/engine/builder.hpp"
+
+namespace convoy::engine {
+namespace {
+
+/// Sets the number of OpenMP threads of the calling thread while it lives: oneDNN reads it both
+/// when a primitive is made and when it runs.
+class ThreadCount {
+ public:
+  explicit ThreadCount(int threads) : before_(omp_get_max_threads()) {
+    omp_set_num_threads(threads);
+  }
+  ~ThreadCount() { omp_set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_;
+};
+
+Backward emit_node(Builder& b, const Node& node) {
+  return std::visit(
+      [&](const auto& kind) -> Backward {
+        using K = std::decay_t<decltype(kind)>;
+        if constexpr (std::is_same_v<K, model::Conv>) return emit_conv(b, node);
+        if constexpr (std::is_same_v<K, model::Linear>) return emit_linear(b, node);
+        if constexpr (std::is_same_v<K, model::BatchNorm>) return emit_norm(b, node);
+        if constexpr (std::is_same_v<K, model::Activation>) return emit_activation(b, node);
+        if constexpr (std::is_same_v<K, model::Pool>) return emit_pool(b, node);
+        if constexpr (std::is_same_v<K, model::GlobalAveragePool>) return emit_global_pool(b, node);
+        if constexpr (std::is_same_v<K, model::Lrn>) return emit_lrn(b, node);
+        if constexpr (std::is_same_v<K, model::Dropout>) return emit_dropout(b, node);
+        if constexpr (std::is_same_v<K, model::Add>) return emit_add(b, node);
+        if constexpr (std::is_same_v<K, model::Concat>) return emit_concat(b, node);
+        if constexpr (std::is_same_v<K, model::Flatten>) return emit_flatten(b, node);
+        if constexpr (std::is_same_v<K, model::SoftmaxCrossEntropy> ||
+                      std::is_same_v<K, model::MeanSquaredError>) {
+          return emit_loss(b, node);
+        }
+        check(false, "only the first layer is an input");
+        return {};
+      },
+      b.graph.layer(node.head).kind);
+}
+
+}  // namespace
+
+struct Program::Compiled {
+  model::Graph graph;
+  CompileOptions options;
+  Builder builder;
+  MemoryPlan memory;
+  int64_t largest_layer = 0;
+
+  Compiled(const model::Graph& g, const CompileOptions& o)
+      : graph(g), options(o), builder(graph, options) {}
+};
+
+namespace {
+
+class CompiledLane final : public Lane {
+ public:
+  CompiledLane(const Program::Compiled& program, const Weights& weights)
+      : program_(program), memory_(program.memory.total) {
+    omp_set_num_threads(program.options.threads_per_lane);
+    const LaneMemory lane{memory_.bytes().data(), &program.memory.offsets, weights};
+    for (const Instruction& i : program.builder.instructions) bound_.push_back(i.bind(lane));
+    output_ = lane.floats(program.builder.values[static_cast<size_t>(program.graph.output())].buffer);
+  }
+
+  GrainResult run(const GrainRun& grain) override {
+    RunState state;
+    state.grain = &grain;
+    const auto& instructions = program_.builder.instructions;
+    for (size_t i = 0; i < instructions.size(); ++i) {
+      if (instructions[i].training_only && !grain.training) break;
+      const double before = profile_.empty() ? 0 : now().value;
+      bound_[i](state);
+      if (!profile_.empty()) profile_[i] += now().value - before;
+      if (instructions[i].complete_end > instructions[i].complete_begin && grain.on_layer) {
+        grain.on_layer(instructions[i].complete_begin, instructions[i].complete_end);
+      }
+    }
+    return state.result;
+  }
+
+  void output(std::span<float> plain) const override {
+    const model::LayerId id = program_.graph.output();
+    const Blocked s = program_.builder.values[static_cast<size_t>(id)].stored;
+    program_.builder.kernels.unblock(s, 0, s.n, output_, plain.data());
+  }
+
+  std::vector<double> take_profile() override {
+    std::vector<double> taken(bound_.size(), 0.0);
+    std::swap(taken, profile_);
+    return taken;
+  }
+
+ private:
+  const Program::Compiled& program_;
+  AlignedBuffer memory_;
+  std::vector<Bound> bound_;
+  const float* output_ = nullptr;
+  std::vector<double> profile_;
+};
+
+}  // namespace
+
+Program::Program(const model::Graph& graph, const CompileOptions& options)
+    : compiled_(std::make_unique<Compiled>(graph, options)) {
+  compiled_->graph.check_complete();
+  const ThreadCount threads(options.threads_per_lane);
+  Builder& b = compiled_->builder;
+  Value& input = b.value(0);
+  input.stored = b.stored(graph.input_shape());
+  input.wants_gradient = false;
+  declare_tensors(b);
+
+  std::vector<Backward> backward;
+  for (const Node& node : plan_nodes(compiled_->graph)) backward.push_back(emit_node(b, node));
+  // The output is read after the run (Lane::output), so in evaluation it must outlive the loss.
+  const BufferId output = b.value(graph.output()).buffer;
+  b.start_backward();
+  for (auto it = backward.rbegin(); it != backward.rend(); ++it) (*it)();
+  if (output != kNone) {
+    b.lifetimes[static_cast<size_t>(output)].last = static_cast<int>(b.instructions.size());
+  }
+
+  compiled_->memory = plan_memory(b.lifetimes);
+  for (const Instruction& i : b.instructions) {
+    compiled_->largest_layer =
+        std::max(compiled_->largest_layer, i.complete_end - i.complete_begin);
+  }
+}
+
+Program::~Program() = default;
+
+const Arena& Program::arena() const { return compiled_->builder.arena; }
+int64_t Program::grain() const { return compiled_->options.grain; }
+const model::Graph& Program::graph() const { return compiled_->graph; }
+Bytes Program::lane_memory() const { return compiled_->memory.total; }
+int64_t Program::transposed_size() const { return compiled_->builder.transposed_size; }
+int64_t Program::largest_layer() const { return compiled_->largest_layer; }
+
+std::unique_ptr<Lane> Program::make_lane(const Weights& weights) const {
+  return std::make_unique<CompiledLane>(*compiled_, weights);
+}
+
+void Program::refresh_transposed(const Weights& weights, int part, int parts) const {
+  const Kernels& kernels = compiled_->builder.kernels;
+  for (const auto& t : compiled_->builder.transpositions) {
+    const int64_t begin = t.blocks * part / parts;
+    const int64_t end = t.blocks * (part + 1) / parts;
+    constexpr int64_t kValues = kBlock * kBlock;
+    kernels.transpose_blocks(end - begin, weights.arena + t.from + begin * kValues,
+                             weights.transposed + t.to + begin * kValues);
+  }
+}
+
+std::vector<InstructionInfo> Program::instructions() const {
+  std::vector<InstructionInfo> infos;
+  for (const Instruction& i : compiled_->builder.instructions) infos.push_back(i.info);
+  return infos;
+}
+
+int Program::reorder_count() const {
+  const auto& all = compiled_->builder.instructions;
+  return static_cast<int>(std::count_if(all.begin(), all.end(), [](const Instruction& i) {
+    return i.info.phase == Phase::reorder;
+  }));
+}
+
+}  // namespace convoy::engine

@@ -1,0 +1,118 @@
+#pragma once
+// A model compiled for one grain on one kind of device: a straight list of instructions, a memory
+// plan for its activations, and the table of contents of its arena. A Program is immutable and
+// shared by all lanes; a Lane holds the memory to run one grain at a time.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convoy/base/units.hpp"
+#include "convoy/engine/arena.hpp"
+#include "convoy/engine/kernels/kernels.hpp"
+#include "convoy/model/graph.hpp"
+
+namespace convoy::engine {
+
+struct CompileOptions {
+  int64_t grain = 16;
+  int threads_per_lane = 1;
+  /// Drop the output of batch norm + ReLU after its last forward use and compute it again (one
+  /// cheap pass) when the backward pass needs it: about 40 % less activation memory on ResNets.
+  bool recompute_norm = true;
+  /// Kernel table; null: the best this CPU can run.
+  const Kernels* kernels = nullptr;
+};
+
+/// What an instruction does, for profiles and for counting.
+enum class Phase { forward, backward_data, backward_weights, backward_other, reorder, border };
+
+/// One line of a Program, for people.
+struct InstructionInfo {
+  model::LayerId layer = 0;
+  Phase phase = Phase::forward;
+  std::string kernel;  ///< "oneDNN jit:avx2", "own avx2", …
+};
+
+/// Everything outside a lane that one grain's run depends on.
+struct GrainRun {
+  const float* input = nullptr;     ///< grain × input, NCHW
+  const int32_t* labels = nullptr;  ///< grain; −1: not a real sample
+  bool training = true;             ///< false: running statistics, no dropout, no backward pass
+  uint64_t seed = 1;
+  int64_t step = 0;
+  int64_t first_sample = 0;         ///< number of the grain's first sample within the batch
+  float gradient_scale = 1;         ///< 1/batch: the gradient is the batch's mean
+  /// Where gradients (and the grain's statistics) go. Whole arena: tensor t at gradient + t.offset.
+  /// Layer by layer: each layer's tensors at `gradient`, to be taken away in on_layer.
+  float* gradient = nullptr;
+  bool layer_by_layer = false;
+  /// Called in the backward pass when a layer's gradients, arena floats [begin, end), are complete:
+  /// before the layer's input gradient is computed, last layer first.
+  std::function<void(int64_t begin, int64_t end)> on_layer;
+};
+
+/// Sums over the real samples of a grain.
+struct GrainResult {
+  double loss = 0;
+  int64_t correct = 0;
+};
+
+/// The weights that all lanes read: the arena, and a second copy of the convolution weights in
+/// the layout that backward-data wants (refreshed after each update).
+struct Weights {
+  float* arena = nullptr;
+  float* transposed = nullptr;
+};
+
+class Program;
+
+/// Memory and bound kernels to run grains, one at a time. Made by Program::make_lane, by the
+/// thread that will run it (its memory is local to that thread's NUMA node).
+class Lane {
+ public:
+  virtual ~Lane() = default;
+  /// Forward, loss and (in training) backward of one grain.
+  virtual GrainResult run(const GrainRun& grain) = 0;
+  /// The network's output after run(): grain × classes, plain.
+  virtual void output(std::span<float> plain) const = 0;
+  /// Seconds spent in each instruction since the last call; enables the measurement.
+  virtual std::vector<double> take_profile() = 0;
+};
+
+class Program {
+ public:
+  Program(const model::Graph& graph, const CompileOptions& options);
+  ~Program();
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  const Arena& arena() const;
+  int64_t grain() const;
+  const model::Graph& graph() const;
+  /// Activations, saved values and scratch of one lane.
+  Bytes lane_memory() const;
+  /// Floats of Weights::transposed.
+  int64_t transposed_size() const;
+  /// Largest span of one layer's gradients, in floats (for GrainRun::layer_by_layer).
+  int64_t largest_layer() const;
+
+  std::unique_ptr<Lane> make_lane(const Weights& weights) const;
+
+  /// Rewrites part `part` of `parts` of the transposed copy from the arena.
+  void refresh_transposed(const Weights& weights, int part, int parts) const;
+
+  std::vector<InstructionInfo> instructions() const;
+  /// Instructions that only convert layouts, the network's borders excepted.
+  int reorder_count() const;
+
+  struct Compiled;
+
+ private:
+  std::unique_ptr<Compiled> compiled_;
+};
+
+}  // namespace convoy::engine
