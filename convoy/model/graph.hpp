@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -64,7 +66,7 @@ struct Pool {
   Pair kernel{2, 2};
   Pair stride{2, 2};
   Pair pad{0, 0};
-  bool ceil = false;         ///< round the output extent up instead of down
+  bool ceil = false;          ///< round the output extent up; the last window starts on the input
   bool count_padding = true;  ///< average: divide by the whole window, padding included
 };
 
@@ -84,8 +86,8 @@ struct Dropout {
   float rate = 0.5F;
 };
 
-struct Add {};      ///< element-wise sum of two or more inputs of the same shape
-struct Concat {};   ///< along channels
+struct Add {};      ///< element-wise sum of two or more different inputs of the same shape
+struct Concat {};   ///< of two or more different inputs, along channels
 struct Flatten {};  ///< {c, h, w} → {c·h·w}
 
 /// Softmax followed by cross-entropy with an integer label; the mean over the batch is the loss.
@@ -96,12 +98,16 @@ struct SoftmaxCrossEntropy {
 /// Mean over the batch of Σ (x − target)² / size. With integer labels the target is one-hot.
 struct MeanSquaredError {};
 
-using LayerKind = std::variant<Input, Conv, Linear, BatchNorm, Activation, Pool, GlobalAveragePool,
-                               Lrn, Dropout, Add, Concat, Flatten, SoftmaxCrossEntropy,
-                               MeanSquaredError>;
+using LayerKind =
+    std::variant<Input, Conv, Linear, BatchNorm, Activation, Pool, GlobalAveragePool, Lrn, Dropout,
+                 Add, Concat, Flatten, SoftmaxCrossEntropy, MeanSquaredError>;
 
 /// "conv", "linear", "batch-norm", … as written in a job file.
 std::string_view kind_name(const LayerKind& kind);
+std::string_view kind_name(ActivationKind kind);
+
+/// True for the layers that end a network: softmax-cross-entropy and mean-squared-error.
+bool is_loss(const LayerKind& kind);
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
@@ -129,8 +135,9 @@ struct Layer {
 };
 
 /// A network under construction or complete. Each adding function infers the output shape and
-/// throws InputError naming the layer and the shapes that do not fit. Names must be unique; an
-/// empty name is replaced by kind and number ("conv3").
+/// throws InputError naming the layer and the shapes that do not fit; the graph is then unchanged.
+/// Names are unique and made of letters, digits, '.', '_', '-' and '/'; "start" and "previous" mean
+/// something else in YAML and are refused. An empty name is replaced by kind and number ("conv3").
 class Graph {
  public:
   explicit Graph(Shape input, std::string name = "custom");
@@ -155,7 +162,10 @@ class Graph {
   const std::vector<Layer>& layers() const { return layers_; }
   const Layer& layer(LayerId id) const { return layers_.at(static_cast<size_t>(id)); }
   Shape input_shape() const { return layers_.front().out; }
-  /// The layer that feeds the loss: the network's prediction.
+  /// The layer of that name, if there is one.
+  std::optional<LayerId> find(std::string_view layer_name) const;
+  /// The layer that feeds the loss: the network's prediction. Throws InputError if there is no
+  /// loss.
   LayerId output() const;
   /// Number of classes (or of regressed values).
   int64_t classes() const { return layer(output()).out.size(); }
@@ -169,8 +179,16 @@ class Graph {
   Flops forward_flops(LayerId id) const;
 
  private:
+  std::string unused_name(const LayerKind& kind) const;
+  void check_name(const std::string& name) const;
+
   std::string name_;
   std::vector<Layer> layers_;
+  std::map<std::string, LayerId, std::less<>> ids_;
+  std::map<std::string, int, std::less<>> numbers_;  ///< layers of each kind so far
 };
+
+/// A table for people: layer, kind, output shape, parameters, MFLOP (forward, one sample); totals.
+std::string describe(const Graph& graph);
 
 }  // namespace convoy::model
