@@ -248,8 +248,10 @@ std::string describe(const Graph& graph) {
   std::string text = fmt::format("{}\n", graph.name());
   const auto row = [&](std::string_view name, std::string_view kind, std::string_view shape,
                        std::string_view parameters, std::string_view mflop) {
-    text += fmt::format("{:<{}}  {:<21}  {:>14}  {:>13}  {:>10}\n", name, widest, kind, shape,
-                        parameters, mflop);
+    std::string line = fmt::format("{:<{}}  {:<21}  {:>14}  {:>13}  {:>10}", name, widest, kind,
+                                   shape, parameters, mflop);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
   };
   const auto mflop = [](Flops flops) { return fmt::format("{:.3f}", flops.value / 1e6); };
   row("layer", "kind", "output", "parameters", "MFLOP");

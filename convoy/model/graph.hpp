@@ -29,7 +29,9 @@ using Pair = std::array<int64_t, 2>;  ///< {vertical, horizontal}
 
 // ---- The layers -------------------------------------------------------------------------------
 
-struct Input {};
+struct Input {
+  bool operator==(const Input&) const = default;
+};
 
 /// 2-D convolution. `groups` = input channels makes it depthwise.
 struct Conv {
@@ -40,24 +42,28 @@ struct Conv {
   Pair dilation{1, 1};
   int64_t groups = 1;
   bool bias = true;
+  bool operator==(const Conv&) const = default;
 };
 
 /// y = W·flatten(x) + b. The flattening is channel-major, as in the literature.
 struct Linear {
   int64_t out = 0;
   bool bias = true;
+  bool operator==(const Linear&) const = default;
 };
 
 /// Normalises each channel over the samples of one grain; running statistics for evaluation.
 struct BatchNorm {
   float epsilon = 1e-5F;
   float momentum = 0.1F;  ///< weight of the newest statistics in the running ones
+  bool operator==(const BatchNorm&) const = default;
 };
 
 enum class ActivationKind { relu, leaky_relu, relu6, elu, sigmoid, tanh, gelu };
 struct Activation {
   ActivationKind kind = ActivationKind::relu;
-  float alpha = 0.01F;  ///< slope of leaky_relu, scale of elu; else unused
+  float alpha = 0.01F;  ///< slope of leaky_relu, scale of elu (usually 1); else unused
+  bool operator==(const Activation&) const = default;
 };
 
 enum class PoolKind { max, average };
@@ -68,10 +74,13 @@ struct Pool {
   Pair pad{0, 0};
   bool ceil = false;          ///< round the output extent up; the last window starts on the input
   bool count_padding = true;  ///< average: divide by the whole window, padding included
+  bool operator==(const Pool&) const = default;
 };
 
 /// Mean over height and width of each channel.
-struct GlobalAveragePool {};
+struct GlobalAveragePool {
+  bool operator==(const GlobalAveragePool&) const = default;
+};
 
 /// Across channels: y = x / (k + alpha/size · Σ x²)^beta over `size` neighbouring channels.
 struct Lrn {
@@ -79,24 +88,40 @@ struct Lrn {
   float alpha = 1e-4F;
   float beta = 0.75F;
   float k = 1.0F;
+  bool operator==(const Lrn&) const = default;
 };
 
 /// Zeroes values with probability `rate` in training and scales the rest by 1/(1−rate).
 struct Dropout {
   float rate = 0.5F;
+  bool operator==(const Dropout&) const = default;
 };
 
-struct Add {};      ///< element-wise sum of two or more different inputs of the same shape
-struct Concat {};   ///< of two or more different inputs, along channels
-struct Flatten {};  ///< {c, h, w} → {c·h·w}
+/// Element-wise sum of two or more different inputs of the same shape.
+struct Add {
+  bool operator==(const Add&) const = default;
+};
+
+/// Two or more different inputs side by side, along channels.
+struct Concat {
+  bool operator==(const Concat&) const = default;
+};
+
+/// {c, h, w} → {c·h·w}
+struct Flatten {
+  bool operator==(const Flatten&) const = default;
+};
 
 /// Softmax followed by cross-entropy with an integer label; the mean over the batch is the loss.
 struct SoftmaxCrossEntropy {
   float smoothing = 0;  ///< label smoothing ε: the target is (1−ε)·one-hot + ε/classes
+  bool operator==(const SoftmaxCrossEntropy&) const = default;
 };
 
 /// Mean over the batch of Σ (x − target)² / size. With integer labels the target is one-hot.
-struct MeanSquaredError {};
+struct MeanSquaredError {
+  bool operator==(const MeanSquaredError&) const = default;
+};
 
 using LayerKind =
     std::variant<Input, Conv, Linear, BatchNorm, Activation, Pool, GlobalAveragePool, Lrn, Dropout,

@@ -178,9 +178,10 @@ class Inference {
       const int64_t room = in[i] + 2 * pad[i] - window;
       if (room < 0) {
         refuse(
-            "layer '{}': its window of {} (kernel {}, dilation {}) is larger than the padded "
-            "{} of {} ('{}' has shape {}, pad {})",
-            layer_.name, window, to_string(kernel), to_string(dilation),
+            "layer '{}': its window of {} (kernel {}{}) is larger than the padded {} of {} "
+            "('{}' has shape {}, pad {})",
+            layer_.name, window, to_string(kernel),
+            dilation[i] == 1 ? "" : fmt::format(", dilation {}", to_string(dilation)),
             i == 0 ? "height" : "width", in[i] + 2 * pad[i], only().name, model::to_string(shape),
             to_string(pad));
       }
