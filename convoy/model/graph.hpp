@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -27,7 +29,9 @@ using Pair = std::array<int64_t, 2>;  ///< {vertical, horizontal}
 
 // ---- The layers -------------------------------------------------------------------------------
 
-struct Input {};
+struct Input {
+  bool operator==(const Input&) const = default;
+};
 
 /// 2-D convolution. `groups` = input channels makes it depthwise.
 struct Conv {
@@ -38,24 +42,28 @@ struct Conv {
   Pair dilation{1, 1};
   int64_t groups = 1;
   bool bias = true;
+  bool operator==(const Conv&) const = default;
 };
 
 /// y = W·flatten(x) + b. The flattening is channel-major, as in the literature.
 struct Linear {
   int64_t out = 0;
   bool bias = true;
+  bool operator==(const Linear&) const = default;
 };
 
 /// Normalises each channel over the samples of one grain; running statistics for evaluation.
 struct BatchNorm {
   float epsilon = 1e-5F;
   float momentum = 0.1F;  ///< weight of the newest statistics in the running ones
+  bool operator==(const BatchNorm&) const = default;
 };
 
 enum class ActivationKind { relu, leaky_relu, relu6, elu, sigmoid, tanh, gelu };
 struct Activation {
   ActivationKind kind = ActivationKind::relu;
-  float alpha = 0.01F;  ///< slope of leaky_relu, scale of elu; else unused
+  float alpha = 0.01F;  ///< slope of leaky_relu, scale of elu (usually 1); else unused
+  bool operator==(const Activation&) const = default;
 };
 
 enum class PoolKind { max, average };
@@ -64,12 +72,15 @@ struct Pool {
   Pair kernel{2, 2};
   Pair stride{2, 2};
   Pair pad{0, 0};
-  bool ceil = false;         ///< round the output extent up instead of down
+  bool ceil = false;          ///< round the output extent up; the last window starts on the input
   bool count_padding = true;  ///< average: divide by the whole window, padding included
+  bool operator==(const Pool&) const = default;
 };
 
 /// Mean over height and width of each channel.
-struct GlobalAveragePool {};
+struct GlobalAveragePool {
+  bool operator==(const GlobalAveragePool&) const = default;
+};
 
 /// Across channels: y = x / (k + alpha/size · Σ x²)^beta over `size` neighbouring channels.
 struct Lrn {
@@ -77,31 +88,51 @@ struct Lrn {
   float alpha = 1e-4F;
   float beta = 0.75F;
   float k = 1.0F;
+  bool operator==(const Lrn&) const = default;
 };
 
 /// Zeroes values with probability `rate` in training and scales the rest by 1/(1−rate).
 struct Dropout {
   float rate = 0.5F;
+  bool operator==(const Dropout&) const = default;
 };
 
-struct Add {};      ///< element-wise sum of two or more inputs of the same shape
-struct Concat {};   ///< along channels
-struct Flatten {};  ///< {c, h, w} → {c·h·w}
+/// Element-wise sum of two or more different inputs of the same shape.
+struct Add {
+  bool operator==(const Add&) const = default;
+};
+
+/// Two or more different inputs side by side, along channels.
+struct Concat {
+  bool operator==(const Concat&) const = default;
+};
+
+/// {c, h, w} → {c·h·w}
+struct Flatten {
+  bool operator==(const Flatten&) const = default;
+};
 
 /// Softmax followed by cross-entropy with an integer label; the mean over the batch is the loss.
 struct SoftmaxCrossEntropy {
   float smoothing = 0;  ///< label smoothing ε: the target is (1−ε)·one-hot + ε/classes
+  bool operator==(const SoftmaxCrossEntropy&) const = default;
 };
 
 /// Mean over the batch of Σ (x − target)² / size. With integer labels the target is one-hot.
-struct MeanSquaredError {};
+struct MeanSquaredError {
+  bool operator==(const MeanSquaredError&) const = default;
+};
 
-using LayerKind = std::variant<Input, Conv, Linear, BatchNorm, Activation, Pool, GlobalAveragePool,
-                               Lrn, Dropout, Add, Concat, Flatten, SoftmaxCrossEntropy,
-                               MeanSquaredError>;
+using LayerKind =
+    std::variant<Input, Conv, Linear, BatchNorm, Activation, Pool, GlobalAveragePool, Lrn, Dropout,
+                 Add, Concat, Flatten, SoftmaxCrossEntropy, MeanSquaredError>;
 
 /// "conv", "linear", "batch-norm", … as written in a job file.
 std::string_view kind_name(const LayerKind& kind);
+std::string_view kind_name(ActivationKind kind);
+
+/// True for the layers that end a network: softmax-cross-entropy and mean-squared-error.
+bool is_loss(const LayerKind& kind);
 
 // ---- Parameters ---------------------------------------------------------------------------------
 
@@ -129,8 +160,9 @@ struct Layer {
 };
 
 /// A network under construction or complete. Each adding function infers the output shape and
-/// throws InputError naming the layer and the shapes that do not fit. Names must be unique; an
-/// empty name is replaced by kind and number ("conv3").
+/// throws InputError naming the layer and the shapes that do not fit; the graph is then unchanged.
+/// Names are unique and made of letters, digits, '.', '_', '-' and '/'; "start" and "previous" mean
+/// something else in YAML and are refused. An empty name is replaced by kind and number ("conv3").
 class Graph {
  public:
   explicit Graph(Shape input, std::string name = "custom");
@@ -155,7 +187,10 @@ class Graph {
   const std::vector<Layer>& layers() const { return layers_; }
   const Layer& layer(LayerId id) const { return layers_.at(static_cast<size_t>(id)); }
   Shape input_shape() const { return layers_.front().out; }
-  /// The layer that feeds the loss: the network's prediction.
+  /// The layer of that name, if there is one.
+  std::optional<LayerId> find(std::string_view layer_name) const;
+  /// The layer that feeds the loss: the network's prediction. Throws InputError if there is no
+  /// loss.
   LayerId output() const;
   /// Number of classes (or of regressed values).
   int64_t classes() const { return layer(output()).out.size(); }
@@ -169,8 +204,16 @@ class Graph {
   Flops forward_flops(LayerId id) const;
 
  private:
+  std::string unused_name(const LayerKind& kind) const;
+  void check_name(const std::string& name) const;
+
   std::string name_;
   std::vector<Layer> layers_;
+  std::map<std::string, LayerId, std::less<>> ids_;
+  std::map<std::string, int, std::less<>> numbers_;  ///< layers of each kind so far
 };
+
+/// A table for people: layer, kind, output shape, parameters, MFLOP (forward, one sample); totals.
+std::string describe(const Graph& graph);
 
 }  // namespace convoy::model

@@ -11,10 +11,11 @@ namespace convoy::model {
 
 /// What may be changed about a zoo network; unset means as published.
 struct ZooOptions {
-  std::optional<Shape> input;
-  std::optional<int64_t> classes;
-  std::vector<int64_t> hidden;  ///< mlp only: sizes of the hidden layers; empty: {512, 512}
-  float smoothing = 0;          ///< label smoothing of the loss
+  // Empty initialisers, so that designated ones may leave any of them out without a warning.
+  std::optional<Shape> input{};
+  std::optional<int64_t> classes{};
+  std::vector<int64_t> hidden{};  ///< mlp only: sizes of the hidden layers; empty: {512, 512}
+  float smoothing = 0;            ///< label smoothing of the loss
 };
 
 struct ZooEntry {
