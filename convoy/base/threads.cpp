@@ -56,8 +56,7 @@ std::string plural(int n, const char* word) {
 }  // namespace
 
 int CoreMap::core_of(int lane, int thread, int threads_per_lane) const {
-  const auto place = static_cast<size_t>(lane * threads_per_lane + thread);
-  return cores.at(place % cores.size());
+  return cores.at(static_cast<size_t>((lane * threads_per_lane + thread) % size()));
 }
 
 CoreMap arrange_cores(const std::vector<LogicalCpu>& allowed, std::optional<double> quota) {
@@ -122,11 +121,12 @@ std::string describe(const CoreMap& map, int lanes, int threads_per_lane) {
   if (map.quota) text += fmt::format(", CPU quota {:.4g}", *map.quota);
   std::vector<std::string> places;
   for (int lane = 0; lane < lanes; ++lane) {
-    std::vector<std::string> cpus;
+    std::string cpus;
     for (int thread = 0; thread < threads_per_lane; ++thread) {
-      cpus.push_back(std::to_string(map.core_of(lane, thread, threads_per_lane)));
+      cpus +=
+          fmt::format("{}{}", thread == 0 ? "" : "+", map.core_of(lane, thread, threads_per_lane));
     }
-    places.push_back(fmt::format("{}→{}", lane, join(cpus, "+")));
+    places.push_back(fmt::format("{}→{}", lane, cpus));
   }
   text += fmt::format("\nlanes: {}, {} each", plural(lanes, "lane"),
                       plural(threads_per_lane, "thread"));
