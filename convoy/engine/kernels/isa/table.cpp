@@ -1,5 +1,6 @@
-#include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/table.hpp"
+
+#include "convoy/engine/kernels/isa/parts.hpp"
 
 #define CONVOY_NAME_(x) #x
 #define CONVOY_NAME(x) CONVOY_NAME_(x)
@@ -11,7 +12,9 @@ Kernels table() {
   kernels.isa = CONVOY_NAME(CONVOY_ISA);
   fill_norm(kernels);
   fill_pointwise(kernels);
+  fill_layout(kernels);
   fill_pool(kernels);
+  fill_lrn(kernels);
   fill_loss(kernels);
   fill_linear(kernels);
   fill_conv_weights(kernels);

@@ -19,13 +19,22 @@ inline Vec load(const float* p) {
   std::memcpy(&v, p, sizeof v);
   return v;
 }
-inline void store(float* p, Vec v) { std::memcpy(p, &v, sizeof v); }
-inline Vec splat(float x) { return Vec{x, x, x, x, x, x, x, x}; }
-inline Vec zero() { return Vec{}; }
+inline void store(float* p, Vec v) {
+  std::memcpy(p, &v, sizeof v);
+}
+inline Vec splat(float x) {
+  return Vec{x, x, x, x, x, x, x, x};
+}
+inline Vec zero() {
+  return Vec{};
+}
 /// x where the lane of `condition` is all ones, else 0.
 inline Vec keep(IVec condition, Vec x) {
   return reinterpret_cast<Vec>(condition & reinterpret_cast<IVec>(x));
 }
-inline Vec positive_part(Vec x) { return keep(x > zero(), x); }
+/// max(x, 0), and NaN where x is NaN: a broken number must not turn into a plausible one.
+inline Vec positive_part(Vec x) {
+  return keep(~(x <= zero()), x);
+}
 
 }  // namespace convoy::engine::CONVOY_ISA
