@@ -33,10 +33,7 @@ template <int V, int M>
   for (int v = 0; v < V; ++v) {
     for (int m = 0; m < M * kBlock; m += 16) __builtin_prefetch(out.dw + v * out.block + m);
   }
-  Vec acc[V][M];
-  for (int v = 0; v < V; ++v) {
-    for (int m = 0; m < M; ++m) acc[v][m] = zero();
-  }
+  Tile<V, M> sums;
   for (int64_t image = 0; image < walk.images; ++image) {
     const float* x_row = x + image * walk.x_image;
     const float* dy_row = dy + image * walk.dy_image;
@@ -44,15 +41,7 @@ template <int V, int M>
       const float* xp = x_row;
       const float* dyp = dy_row;
       for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
-        Vec d[V];
-        for (int v = 0; v < V; ++v) {
-          d[v] = load(dyp + v * dy_block);
-          hold(d[v]);
-        }
-        for (int m = 0; m < M; ++m) {
-          const Vec broadcast = splat(xp[m]);
-          for (int v = 0; v < V; ++v) acc[v][m] = multiply_add(broadcast, d[v], acc[v][m]);
-        }
+        sums.add_product([&](int v) { return dyp + v * dy_block; }, [&](int m) { return xp[m]; });
         xp += walk.x_pixel;
         dyp += kBlock;
       }
@@ -60,13 +49,15 @@ template <int V, int M>
       dy_row += walk.dy_row;
     }
   }
-  if (!out.first) {
-    for (int v = 0; v < V; ++v) {
-      for (int m = 0; m < M; ++m) acc[v][m] += load(out.dw + v * out.block + m * kBlock);
-    }
-  }
-  for (int v = 0; v < V; ++v) {
-    for (int m = 0; m < M; ++m) store(out.dw + v * out.block + m * kBlock, acc[v][m]);
+  float* dw = out.dw;
+  const int64_t block = out.block;
+  if (out.first) {
+    sums.each([&](int v, int m, Vec sum) { store(dw + v * block + m * kBlock, sum); });
+  } else {
+    sums.each([&](int v, int m, Vec sum) {
+      float* to = dw + v * block + m * kBlock;
+      store(to, load(to) + sum);
+    });
   }
 }
 

@@ -48,46 +48,23 @@ struct Walk {
 template <int V, int M>
 [[gnu::noinline]] void tile(const Walk& walk, const float* const* inputs, const float* dy,
                             float* dw) {
-  Vec acc[V][M];
-  for (int v = 0; v < V; ++v) {
-    for (int m = 0; m < M; ++m) acc[v][m] = zero();
-  }
+  Tile<V, M> sums;
   for (int64_t row = 0; row < walk.rows; ++row) {
     const float* x[M];
-    for (int m = 0; m < M; ++m) x[m] = inputs[m] + row * walk.x_row;
+    unroll<M>([&](int m) { x[m] = inputs[m] + row * walk.x_row; });
     const float* dyp = dy + row * walk.dy_row;
     int64_t at = 0;
     for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
-      // The smaller side is kept in registers: V·M accumulators leave four of the sixteen.
-      if constexpr (M < V) {
-        Vec broadcast[M];
-        for (int m = 0; m < M; ++m) broadcast[m] = splat(x[m][at]);
-        for (int v = 0; v < V; ++v) {
-          Vec d = load(dyp + v * walk.dy_block);
-          hold(d);
-          for (int m = 0; m < M; ++m) acc[v][m] = multiply_add(broadcast[m], d, acc[v][m]);
-        }
-      } else {
-        Vec d[V];
-        for (int v = 0; v < V; ++v) {
-          d[v] = load(dyp + v * walk.dy_block);
-          hold(d[v]);
-        }
-        for (int m = 0; m < M; ++m) {
-          const Vec broadcast = splat(x[m][at]);
-          for (int v = 0; v < V; ++v) acc[v][m] = multiply_add(broadcast, d[v], acc[v][m]);
-        }
-      }
+      sums.add_product([&](int v) { return dyp + v * walk.dy_block; },
+                       [&](int m) { return x[m][at]; });
       at += walk.x_pixel;
       dyp += kBlock;
     }
   }
-  for (int v = 0; v < V; ++v) {
-    for (int m = 0; m < M; ++m) {
-      float* to = dw + v * walk.dw_block + m * kBlock;
-      store(to, load(to) + acc[v][m]);
-    }
-  }
+  sums.each([&](int v, int m, Vec sum) {
+    float* to = dw + v * walk.dw_block + m * kBlock;
+    store(to, load(to) + sum);
+  });
 }
 
 /// Most rows of dw in a tile of `width` output blocks.

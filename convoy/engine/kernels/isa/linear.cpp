@@ -24,41 +24,19 @@ constexpr int64_t kForwardSamples = 32;
 template <int V, int M>
 [[gnu::noinline]] void forward_tile(int64_t depth, const float* x, const float* w, int64_t w_row,
                                     const float* next, float* sums) {
-  Vec acc[M][V];
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < V; ++v) acc[m][v] = zero();
-  }
+  Tile<V, M> tile;
   for (int64_t k = 0; k < depth;) {
     for (int m = 0; m < M; ++m) __builtin_prefetch(next + m * w_row + k);
     const int64_t end = std::min(depth, k + 16);
     for (; k < end; ++k, x += V * kBlock) {
-      if constexpr (M < V) {
-        Vec broadcast[M];
-        for (int m = 0; m < M; ++m) broadcast[m] = splat(w[m * w_row + k]);
-        for (int v = 0; v < V; ++v) {
-          Vec samples = load(x + v * kBlock);
-          hold(samples);
-          for (int m = 0; m < M; ++m) acc[m][v] = multiply_add(broadcast[m], samples, acc[m][v]);
-        }
-      } else {
-        Vec samples[V];
-        for (int v = 0; v < V; ++v) {
-          samples[v] = load(x + v * kBlock);
-          hold(samples[v]);
-        }
-        for (int m = 0; m < M; ++m) {
-          const Vec broadcast = splat(w[m * w_row + k]);
-          for (int v = 0; v < V; ++v) acc[m][v] = multiply_add(broadcast, samples[v], acc[m][v]);
-        }
-      }
+      tile.add_product([&](int v) { return x + v * kBlock; },
+                       [&](int m) { return w[m * w_row + k]; });
     }
   }
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < V; ++v) {
-      float* to = sums + (m * V + v) * kBlock;
-      store(to, load(to) + acc[m][v]);
-    }
-  }
+  tile.each([&](int v, int m, Vec sum) {
+    float* to = sums + (m * V + v) * kBlock;
+    store(to, load(to) + sum);
+  });
 }
 
 template <int V, int M>
@@ -184,25 +162,19 @@ enum class Store { set, add };
 template <int M>
 [[gnu::noinline]] void panel_tile(int64_t depth, Factor a, const float* panel, Store how,
                                   float* out, int64_t out_row) {
-  Vec acc[M][kPanelVecs];
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < kPanelVecs; ++v) acc[m][v] = zero();
-  }
+  Tile<kPanelVecs, M> tile;
   const float* factor = a.data;
   for (int64_t r = 0; r < depth; ++r, factor += a.step, panel += kPanel) {
-    Vec broadcast[M];
-    for (int m = 0; m < M; ++m) broadcast[m] = splat(factor[m * a.row]);
-    for (int v = 0; v < kPanelVecs; ++v) {
-      Vec b = load(panel + v * kBlock);
-      hold(b);
-      for (int m = 0; m < M; ++m) acc[m][v] = multiply_add(broadcast[m], b, acc[m][v]);
-    }
+    tile.add_product([&](int v) { return panel + v * kBlock; },
+                     [&](int m) { return factor[m * a.row]; });
   }
-  for (int m = 0; m < M; ++m) {
-    for (int v = 0; v < kPanelVecs; ++v) {
+  if (how == Store::set) {
+    tile.each([&](int v, int m, Vec sum) { store(out + m * out_row + v * kBlock, sum); });
+  } else {
+    tile.each([&](int v, int m, Vec sum) {
       float* to = out + m * out_row + v * kBlock;
-      store(to, how == Store::set ? acc[m][v] : load(to) + acc[m][v]);
-    }
+      store(to, load(to) + sum);
+    });
   }
 }
 

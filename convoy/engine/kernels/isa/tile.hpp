@@ -1,6 +1,8 @@
 #pragma once
 // What register tiles of matrix products need beyond plain vectors.
 
+#include <utility>
+
 #include "convoy/engine/kernels/isa/vec.hpp"
 
 #ifdef __FMA__
@@ -26,5 +28,64 @@ inline void hold([[maybe_unused]] Vec& v) {
   asm("" : "+x"(v));
 #endif
 }
+
+/// f(0), …, f(N − 1) with constant arguments. A loop would do, but GCC unrolls it too late to put
+/// an array that it indexes into registers.
+template <int N, class F>
+[[gnu::always_inline]] inline void unroll(F f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, I>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
+/// V vectors × M scalars of sums, all in registers: sixteen of them hold twelve sums, the smaller
+/// side of the product and one of the other side.
+template <int V, int M>
+class Tile {
+ public:
+  [[gnu::always_inline]] Tile() {
+    each([](auto, auto, Vec& sum) __attribute__((always_inline)) { sum = zero(); });
+  }
+
+  /// sums[v][m] += vectors(v)·scalars(m); the former returns an address, the latter a number.
+  template <class Vectors, class Scalars>
+  [[gnu::always_inline]] void add_product(Vectors vectors, Scalars scalars) {
+    if constexpr (M < V) {
+      Vec broadcast[M];
+      unroll<M>([&](auto m) __attribute__((always_inline)) { broadcast[m] = splat(scalars(m)); });
+      unroll<V>([&](auto v) __attribute__((always_inline)) {
+        Vec vector = load(vectors(v));
+        hold(vector);
+        unroll<M>([&](auto m) __attribute__((always_inline)) {
+          sums_[v][m] = multiply_add(broadcast[m], vector, sums_[v][m]);
+        });
+      });
+    } else {
+      Vec vector[V];
+      unroll<V>([&](auto v) __attribute__((always_inline)) {
+        vector[v] = load(vectors(v));
+        hold(vector[v]);
+      });
+      unroll<M>([&](auto m) __attribute__((always_inline)) {
+        const Vec broadcast = splat(scalars(m));
+        unroll<V>([&](auto v) __attribute__((always_inline)) {
+          sums_[v][m] = multiply_add(broadcast, vector[v], sums_[v][m]);
+        });
+      });
+    }
+  }
+
+  /// f(v, m, sum) for every sum.
+  template <class F>
+  [[gnu::always_inline]] void each(F f) {
+    unroll<V>([&](auto v) __attribute__((always_inline)) {
+      unroll<M>([&](auto m) __attribute__((always_inline)) { f(v, m, sums_[v][m]); });
+    });
+  }
+
+ private:
+  Vec sums_[V][M];
+};
 
 }  // namespace convoy::engine::CONVOY_ISA
