@@ -1,0 +1,91 @@
+#pragma once
+// What register tiles of matrix products need beyond plain vectors.
+
+#include <utility>
+
+#include "convoy/engine/kernels/isa/vec.hpp"
+
+#ifdef __FMA__
+#include <immintrin.h>
+#endif
+
+namespace convoy::engine::CONVOY_ISA {
+
+/// a·b + c, rounded once where the instruction set can. GCC's tuning for Zen splits some chains of
+/// a*b + c into a multiplication and an addition; then bits would depend on the tile's shape.
+inline Vec multiply_add(Vec a, Vec b, Vec c) {
+#ifdef __FMA__
+  return _mm256_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// Keeps a loaded value in its register: GCC would rather load it again for each use, and loads are
+/// what a tile is short of.
+inline void hold([[maybe_unused]] Vec& v) {
+#ifdef __AVX__
+  asm("" : "+x"(v));
+#endif
+}
+
+/// f(0), …, f(N − 1) with constant arguments. A loop would do, but GCC unrolls it too late to put
+/// an array that it indexes into registers.
+template <int N, class F>
+[[gnu::always_inline]] inline void unroll(F f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) __attribute__((always_inline)) {
+    (f(std::integral_constant<int, I>{}), ...);
+  }
+  (std::make_integer_sequence<int, N>{});
+}
+
+/// V vectors × M scalars of sums, all in registers: sixteen of them hold twelve sums, the smaller
+/// side of the product and one of the other side.
+template <int V, int M>
+class Tile {
+ public:
+  [[gnu::always_inline]] Tile() {
+    each([](auto, auto, Vec& sum) __attribute__((always_inline)) { sum = zero(); });
+  }
+
+  /// sums[v][m] += vectors(v)·scalars(m); the former returns an address, the latter a number.
+  template <class Vectors, class Scalars>
+  [[gnu::always_inline]] void add_product(Vectors vectors, Scalars scalars) {
+    if constexpr (M < V) {
+      Vec broadcast[M];
+      unroll<M>([&](auto m) __attribute__((always_inline)) { broadcast[m] = splat(scalars(m)); });
+      unroll<V>([&](auto v) __attribute__((always_inline)) {
+        Vec vector = load(vectors(v));
+        hold(vector);
+        unroll<M>([&](auto m) __attribute__((always_inline)) {
+          sums_[v][m] = multiply_add(broadcast[m], vector, sums_[v][m]);
+        });
+      });
+    } else {
+      Vec vector[V];
+      unroll<V>([&](auto v) __attribute__((always_inline)) {
+        vector[v] = load(vectors(v));
+        hold(vector[v]);
+      });
+      unroll<M>([&](auto m) __attribute__((always_inline)) {
+        const Vec broadcast = splat(scalars(m));
+        unroll<V>([&](auto v) __attribute__((always_inline)) {
+          sums_[v][m] = multiply_add(broadcast, vector[v], sums_[v][m]);
+        });
+      });
+    }
+  }
+
+  /// f(v, m, sum) for every sum.
+  template <class F>
+  [[gnu::always_inline]] void each(F f) {
+    unroll<V>([&](auto v) __attribute__((always_inline)) {
+      unroll<M>([&](auto m) __attribute__((always_inline)) { f(v, m, sums_[v][m]); });
+    });
+  }
+
+ private:
+  Vec sums_[V][M];
+};
+
+}  // namespace convoy::engine::CONVOY_ISA
