@@ -175,7 +175,8 @@ class Residual(nn.Module):
 
 
 def basic(inp, width, stride):
-    body = nn.Sequential(ConvBn(inp, width, 3, stride, 1), ConvBn(width, width, 3, 1, 1, relu=False))
+    body = nn.Sequential(ConvBn(inp, width, 3, stride, 1),
+                         ConvBn(width, width, 3, 1, 1, relu=False))
     return Residual(body, inp, width, stride), width
 
 

@@ -241,46 +241,68 @@ class Row:
             self.of_allowed = self.difference / allowed if allowed > 0 else float("inf")
 
 
-def compare(dump, dtype, show=8, out=sys.stdout):
-    """Prints the worst tensors; true if loss and all gradients agree."""
+def gradients_in_torch(dump, dtype):
+    """The loss, and the gradient of each parameter by name."""
     network = Network(dump, dtype)
     loss = network.loss()
     loss.backward()
-
-    stray = [name for name in dump.tensors
-             if name.startswith("grad.") and name[5:] not in network.parameters]
-    if stray:
-        raise Unsound(f"no layer of the graph owns the parameter of '{stray[0]}'")
     if not network.parameters:
         raise Unsound("the graph has no parameters")
+    return float(loss), {name: leaf.grad.double().numpy()
+                         for name, leaf in network.parameters.items()}
 
-    theirs = {name: leaf.grad.double().numpy() for name, leaf in network.parameters.items()}
+
+def compare_gradients(ours, theirs):
+    """One row per tensor, the worst first."""
     floor = NET_FLOOR * max(float(np.abs(grad).max()) for grad in theirs.values())
-    rows = [Row(name, dump.tensor("grad." + name).astype(np.float64), grad, floor)
-            for name, grad in theirs.items()]
-    rows.sort(key=lambda row: row.of_allowed, reverse=True)
+    rows = [Row(name, ours[name], grad, floor) for name, grad in theirs.items()]
+    return sorted(rows, key=lambda row: row.of_allowed, reverse=True)
 
-    ours, reference = dump.scalar("loss"), float(loss)
+
+def compare(dump, dtype, show=8, out=sys.stdout):
+    """Prints the worst tensors; true if loss and all gradients agree."""
+    reference, theirs = gradients_in_torch(dump, dtype)
+    stray = [name for name in dump.tensors if name.startswith("grad.") and name[5:] not in theirs]
+    if stray:
+        raise Unsound(f"no layer of the graph owns the parameter of '{stray[0]}'")
+    rows = compare_gradients(
+        {name: dump.tensor("grad." + name).astype(np.float64) for name in theirs}, theirs)
+
+    ours = dump.scalar("loss")
     loss_error = abs(ours - reference) / max(abs(reference), 1e-12)
     loss_agrees = loss_error <= LOSS_TOLERANCE  # false for a NaN
     wrong = sum(not row.of_allowed <= 1 for row in rows)
 
     print(f"loss {ours:.7g}, PyTorch {reference:.7g}: relative difference {loss_error:.1e}"
           f"{'' if loss_agrees else '  <-- WRONG'}", file=out)
-    width = max(len(row.name) for row in rows[:show])
-    print(f"{'worst gradients':{width}}  {'max |b|':>9}  {'max |a-b|':>9}  of allowed", file=out)
+    title = "worst gradients"
+    width = max(len(title), *(len(row.name) for row in rows[:show]))
+    print(f"{title:{width}}  {'max |b|':>9}  {'max |a-b|':>9}  of allowed", file=out)
     for row in rows[:show]:
         mark = "" if row.of_allowed <= 1 else "  <-- WRONG"
         print(f"{row.name:{width}}  {row.largest:9.2e}  {row.difference:9.2e}  "
               f"{row.of_allowed:10.2%}{mark}", file=out)
     print(f"{len(rows) - wrong} of {len(rows)} gradients agree", file=out)
+    if wrong:
+        print_conditioning(dump, out)
     return loss_agrees and wrong == 0
+
+
+def print_conditioning(dump, out):
+    """Says whether the dump can be judged at all: a gradient jumps where rounding decides on which
+    side of zero a ReLU's input lies, and PyTorch's own two precisions then disagree as well."""
+    worst = compare_gradients(gradients_in_torch(dump, torch.float32)[1],
+                              gradients_in_torch(dump, torch.float64)[1])[0]
+    print(f"PyTorch's float32 against its own float64: worst is {worst.name} with "
+          f"{worst.of_allowed:.2%} of allowed"
+          + ("; this dump is ill-conditioned, choose other weights or another input"
+             if worst.of_allowed > 0.5 else ""), file=out)
 
 
 def check_file(path, dtype, show):
     try:
         return compare(read_dump(path), dtype, show)
-    except (Unsound, json.JSONDecodeError) as error:
+    except (Unsound, OSError, json.JSONDecodeError) as error:
         print(f"unsound dump: {error}")
         return False
 
@@ -379,7 +401,7 @@ def self_made_dump(loss):
 
 
 def global_pool_and_vector_case():
-    """What EveryKind has no place for: global pooling, vectors in 1x1 convolutions, real targets."""
+    """What EveryKind has no place for: global pooling, vectors in convolutions, real targets."""
     torch.manual_seed(8)
     x, target = torch.randn(3, 6, 4, 4), torch.randn(3, 2)
     layer = nn.Conv2d(6, 2, 1)
