@@ -1,0 +1,26 @@
+# Tests that are not gtest programs. Those that need PyTorch exit with 77 where it is missing and
+# then count as skipped, with the reason in their output.
+
+# Debian installs PyTorch for its own interpreter, which need not be the first in PATH.
+find_program(CONVOY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH)
+mark_as_advanced(CONVOY_PYTHON)
+
+set(agreement ${CMAKE_CURRENT_SOURCE_DIR}/tests/torch/agreement.py)
+function(convoy_torch_test name)
+  if(CONVOY_PYTHON)
+    add_test(NAME torch.${name} COMMAND ${CONVOY_PYTHON} ${agreement} ${ARGN})
+  else()
+    add_test(NAME torch.${name} COMMAND sh -c
+      "echo 'SKIPPED, NOTHING WAS COMPARED: there is no /usr/bin/python3'; exit 77")
+  endif()
+  set_tests_properties(torch.${name} PROPERTIES LABELS torch SKIP_RETURN_CODE 77 TIMEOUT 300
+    ENVIRONMENT OMP_NUM_THREADS=1)
+endfunction()
+
+convoy_torch_test(The_comparison_notices_wrong_gradients --self-test)
+if(TARGET tests_dump)
+  foreach(net lenet alexnet caffenet overfeat-fast vgg-a vgg-16 googlenet-bn resnet-18 resnet-50
+      resnet-20 resnet-32 resnet-56 mobilenet-v1 cd-dnn mlp)
+    convoy_torch_test(${net}_agrees_with_PyTorch --dump $<TARGET_FILE:tests_dump> --net ${net})
+  endforeach()
+endif()
