@@ -23,11 +23,13 @@ void bn_statistics(const Blocked& s, int64_t b0, int64_t b1, const float* x, flo
   const DVec count = splat_double(static_cast<double>(s.n * s.height * s.width));
   for (int64_t b = b0; b < b1; ++b) {
     const Vec pilot = pilot_of(s, x + b * s.plane());
-    const Totals sums = sum_block(s, 0, s.n, b, [=](int64_t i, Pair& p) {
+    const auto touch = [=](int64_t i) { prefetch(x + i); };
+    const auto step = [=](int64_t i, Pair& p) {
       const Vec d = load(x + i) - pilot;
       p.first += d;
       p.second += d * d;
-    });
+    };
+    const Totals sums = sum_block(s, 0, s.n, b, step, touch);
     const DVec d = sums.first / count;
     const DVec v = sums.second / count - d * d;
     store(mean + b * kBlock, to_float(__builtin_convertvector(pilot, DVec) + d));
@@ -36,40 +38,40 @@ void bn_statistics(const Blocked& s, int64_t b0, int64_t b1, const float* x, flo
   }
 }
 
-template <class F>
-[[gnu::always_inline]] inline void for_planes(const Blocked& s, int64_t b, F f) {
-  for (int64_t n = 0; n < s.n; ++n) {
-    const int64_t begin = n * s.image() + b * s.plane();
-    for_vectors(begin, begin + s.plane(), f);
-  }
-}
-
-template <bool kResidual, bool kRelu>
+template <bool kResidual, bool kRelu, To kTo>
 void forward(const Blocked& s, int64_t b0, int64_t b1, const float* x, const float* scale,
              const float* shift, const float* residual, float* y) {
   for (int64_t b = b0; b < b1; ++b) {
     const Vec a = load(scale + b * kBlock);
     const Vec c = load(shift + b * kBlock);
-    for_planes(s, b, [=](int64_t i) {
+    const auto touch = [=](int64_t i) {
+      prefetch(x + i);
+      if constexpr (kResidual) prefetch(residual + i);
+    };
+    const auto apply = [=](int64_t i) {
       Vec v = a * load(x + i) + c;
       if constexpr (kResidual) v += load(residual + i);
       if constexpr (kRelu) v = positive_part(v);
-      store(y + i, v);
-    });
+      put<kTo>(y + i, v);
+    };
+    for_planes(s, b, apply, touch);
   }
+  finish<kTo>();
+}
+
+template <To kTo>
+auto forward_for(bool residual, bool relu) {
+  if (residual) return relu ? forward<true, true, kTo> : forward<true, false, kTo>;
+  return relu ? forward<false, true, kTo> : forward<false, false, kTo>;
 }
 
 void bn_forward(const Blocked& s, int64_t b0, int64_t b1, const float* x, const float* scale,
                 const float* shift, const float* residual, bool relu, float* y) {
-  if (residual != nullptr && relu) {
-    forward<true, true>(s, b0, b1, x, scale, shift, residual, y);
-  } else if (residual != nullptr) {
-    forward<true, false>(s, b0, b1, x, scale, shift, residual, y);
-  } else if (relu) {
-    forward<false, true>(s, b0, b1, x, scale, shift, residual, y);
-  } else {
-    forward<false, false>(s, b0, b1, x, scale, shift, residual, y);
-  }
+  const bool in_place = y == x || y == residual;
+  const auto kernel = in_place || destination(s.size()) == To::cache
+                          ? forward_for<To::cache>(residual != nullptr, relu)
+                          : forward_for<To::memory>(residual != nullptr, relu);
+  kernel(s, b0, b1, x, scale, shift, residual, y);
 }
 
 template <Mask kMask>
@@ -84,7 +86,12 @@ void backward_sums(const Blocked& s, int64_t b0, int64_t b1, const float* x, con
       a = load(scale + b * kBlock);
       c = load(shift + b * kBlock);
     }
-    const Totals sums = sum_block(s, 0, s.n, b, [=](int64_t i, Pair& p) {
+    const auto touch = [=](int64_t i) {
+      prefetch(x + i);
+      prefetch(dy + i);
+      if constexpr (kMask == Mask::output) prefetch(y + i);
+    };
+    const auto step = [=](int64_t i, Pair& p) {
       const Vec v = load(x + i);
       Vec dz = load(dy + i);
       if constexpr (kMask == Mask::recompute) dz = keep(a * v + c > zero(), dz);
@@ -94,7 +101,8 @@ void backward_sums(const Blocked& s, int64_t b0, int64_t b1, const float* x, con
       }
       p.first += dz;
       p.second += dz * (v - m);
-    });
+    };
+    const Totals sums = sum_block(s, 0, s.n, b, step, touch);
     const DVec deviation = __builtin_convertvector(load(inv_std + b * kBlock), DVec);
     store(d_shift + b * kBlock, to_float(sums.first));
     store(d_scale + b * kBlock, to_float(sums.second * deviation));
@@ -110,7 +118,7 @@ void bn_backward_sums(const Blocked& s, int64_t b0, int64_t b1, const float* x, 
   kernel(s, b0, b1, x, mean, inv_std, scale, shift, y, dy, d_scale, d_shift);
 }
 
-template <bool kMasked>
+template <bool kMasked, To kTo>
 void backward(const Blocked& s, int64_t b0, int64_t b1, const float* x, const float* dy,
               const float* scale, const float* shift, const float* a, const float* b,
               const float* c, float* dx) {
@@ -124,19 +132,29 @@ void backward(const Blocked& s, int64_t b0, int64_t b1, const float* x, const fl
       gain = load(scale + block * kBlock);
       offset = load(shift + block * kBlock);
     }
-    for_planes(s, block, [=](int64_t i) {
+    const auto touch = [=](int64_t i) {
+      prefetch(x + i);
+      prefetch(dy + i);
+    };
+    const auto apply = [=](int64_t i) {
       const Vec v = load(x + i);
       Vec dz = load(dy + i);
       if constexpr (kMasked) dz = keep(gain * v + offset > zero(), dz);
-      store(dx + i, of_dz * dz + (of_x * v + constant));
-    });
+      put<kTo>(dx + i, of_dz * dz + (of_x * v + constant));
+    };
+    for_planes(s, block, apply, touch);
   }
+  finish<kTo>();
 }
 
 void bn_backward(const Blocked& s, int64_t b0, int64_t b1, const float* x, const float* dy,
                  Mask mask, const float* scale, const float* shift, const float* a, const float* b,
                  const float* c, float* dx) {
-  const auto kernel = mask == Mask::recompute ? backward<true> : backward<false>;
+  const bool masked = mask == Mask::recompute;
+  const bool in_place = dx == dy || dx == x;
+  const auto kernel = in_place || destination(s.size()) == To::cache
+                          ? (masked ? backward<true, To::cache> : backward<false, To::cache>)
+                          : (masked ? backward<true, To::memory> : backward<false, To::memory>);
   kernel(s, b0, b1, x, dy, scale, shift, a, b, c, dx);
 }
 

@@ -8,19 +8,32 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
+/// y[i] = f(i) for i = 0, 8, … < n.
+template <class F>
+[[gnu::always_inline]] inline void fill(int64_t n, bool in_place, float* y, F f) {
+  if (in_place || destination(n) == To::cache) {
+    for_vectors(0, n, [=](int64_t i) { put<To::cache>(y + i, f(i)); });
+  } else {
+    for_vectors(0, n, [=](int64_t i) { put<To::memory>(y + i, f(i)); });
+    finish<To::memory>();
+  }
+}
+
 void relu(int64_t n, const float* x, float* y) {
-  for_vectors(0, n, [=](int64_t i) { store(y + i, positive_part(load(x + i))); });
+  fill(n, y == x, y, [=](int64_t i) { return positive_part(load(x + i)); });
 }
 
 void relu_backward(int64_t n, const float* y, const float* dy, float* dx) {
-  for_vectors(0, n, [=](int64_t i) { store(dx + i, keep(load(y + i) > zero(), load(dy + i))); });
+  fill(n, dx == dy || dx == y, dx,
+       [=](int64_t i) { return keep(load(y + i) > zero(), load(dy + i)); });
 }
 
 void add(int64_t n, const float* a, const float* b, bool relu, float* y) {
+  const bool in_place = y == a || y == b;
   if (relu) {
-    for_vectors(0, n, [=](int64_t i) { store(y + i, positive_part(load(a + i) + load(b + i))); });
+    fill(n, in_place, y, [=](int64_t i) { return positive_part(load(a + i) + load(b + i)); });
   } else {
-    for_vectors(0, n, [=](int64_t i) { store(y + i, load(a + i) + load(b + i)); });
+    fill(n, in_place, y, [=](int64_t i) { return load(a + i) + load(b + i); });
   }
 }
 
@@ -31,13 +44,18 @@ void accumulate(int64_t n, const float* x, float* y) {
 void bias_backward(const Blocked& s, int64_t b0, int64_t b1, const float* y, float* dy,
                    float* d_bias) {
   for (int64_t b = b0; b < b1; ++b) {
-    const Totals sums =
-        y == nullptr ? sum_block(s, 0, s.n, b, [=](int64_t i, Pair& p) { p.first += load(dy + i); })
-                     : sum_block(s, 0, s.n, b, [=](int64_t i, Pair& p) {
-                         const Vec dz = keep(load(y + i) > zero(), load(dy + i));
-                         store(dy + i, dz);
-                         p.first += dz;
-                       });
+    const auto touch = [=](int64_t i) {
+      prefetch(dy + i);
+      if (y != nullptr) prefetch(y + i);
+    };
+    const auto plain = [=](int64_t i, Pair& p) { p.first += load(dy + i); };
+    const auto masked = [=](int64_t i, Pair& p) {
+      const Vec dz = keep(load(y + i) > zero(), load(dy + i));
+      store(dy + i, dz);
+      p.first += dz;
+    };
+    const Totals sums = y == nullptr ? sum_block(s, 0, s.n, b, plain, touch)
+                                     : sum_block(s, 0, s.n, b, masked, touch);
     store(d_bias + b * kBlock, to_float(sums.first));
   }
 }

@@ -5,6 +5,10 @@
 #include "convoy/engine/kernels/isa/loops.hpp"
 #include "convoy/engine/kernels/isa/parts.hpp"
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
@@ -42,17 +46,36 @@ IVec splat_int(int64_t x) {
   return IVec{} + static_cast<int32_t>(x);
 }
 
-using Bytes = uint8_t __attribute__((vector_size(8)));
+// GCC converts between vectors of bytes and of integers one by one, so we say how.
 
 void store_bytes(uint8_t* to, IVec positions) {
-  const Bytes bytes = __builtin_convertvector(positions, Bytes);
-  std::memcpy(to, &bytes, sizeof bytes);
+#ifdef __SSE2__
+  __m128i halves[2];
+  std::memcpy(halves, &positions, sizeof halves);
+  const __m128i words = _mm_packs_epi32(halves[0], halves[1]);
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packus_epi16(words, words));
+#else
+  for (int i = 0; i < kBlock; ++i) to[i] = static_cast<uint8_t>(positions[i]);
+#endif
 }
 
 IVec load_bytes(const uint8_t* from) {
-  Bytes bytes;
-  std::memcpy(&bytes, from, sizeof bytes);
-  return __builtin_convertvector(bytes, IVec);
+#if defined(__AVX2__)
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  return reinterpret_cast<IVec>(_mm256_cvtepu8_epi32(bytes));
+#elif defined(__SSE2__)
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+  const __m128i words = _mm_unpacklo_epi8(bytes, _mm_setzero_si128());
+  const __m128i halves[2] = {_mm_unpacklo_epi16(words, _mm_setzero_si128()),
+                             _mm_unpackhi_epi16(words, _mm_setzero_si128())};
+  IVec positions;
+  std::memcpy(&positions, halves, sizeof positions);
+  return positions;
+#else
+  IVec positions{};
+  for (int i = 0; i < kBlock; ++i) positions[i] = from[i];
+  return positions;
+#endif
 }
 
 // ---- maximum ----------------------------------------------------------------------------------
@@ -66,7 +89,8 @@ struct Best {
 /// `row` is the distance of its rows.
 [[gnu::always_inline]] inline Best largest(const float* x, int64_t row, Span kh, Span kw,
                                            int64_t kernel_w) {
-  Best best{splat(-__builtin_inff()), splat_int(kh.begin * kernel_w + kw.begin)};
+  Best best{load(x + kh.begin * row + kw.begin * kBlock),
+            splat_int(kh.begin * kernel_w + kw.begin)};
   for (int64_t i = kh.begin; i < kh.end; ++i) {
     for (int64_t j = kw.begin; j < kw.end; ++j) {
       const Vec v = load(x + i * row + j * kBlock);
@@ -306,8 +330,9 @@ void global_pool(const Blocked& s, int64_t n0, int64_t n1, const float* x, float
   const DVec count = splat_double(static_cast<double>(s.height * s.width));
   for (int64_t n = n0; n < n1; ++n) {
     for (int64_t b = 0; b < s.blocks(); ++b) {
-      const Totals sums =
-          sum_block(s, n, n + 1, b, [=](int64_t i, Pair& p) { p.first += load(x + i); });
+      const Totals sums = sum_block(
+          s, n, n + 1, b, [=](int64_t i, Pair& p) { p.first += load(x + i); },
+          [=](int64_t i) { prefetch(x + i); });
       store(y + (n * s.blocks() + b) * kBlock, to_float(sums.first / count));
     }
   }
