@@ -24,7 +24,7 @@ uint32_t big_endian(const std::vector<uint8_t>& bytes, size_t at) {
 fs::path find(const fs::path& folder, const std::string& stem, const std::string& type) {
   for (const char* dash : {"-", "."}) {
     for (const char* suffix : {"", ".gz"}) {
-      fs::path path = folder / (stem + dash + type + "-ubyte" + suffix);
+      fs::path path = folder / fmt::format("{}{}{}-ubyte{}", stem, dash, type, suffix);
       if (fs::exists(path)) return path;
     }
   }
