@@ -1,11 +1,10 @@
 #pragma once
-// A data set is "index → sample". Samples are 8-bit images (channel-major) or float vectors held in
-// memory, with an integer label each.
+// A data set is "index → sample". Samples are 8-bit images, channel-major and held in memory, with
+// an integer label each. docs/data.md describes the kinds, their files and the normalisation.
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "convoy/job/job.hpp"
@@ -23,6 +22,9 @@ class Dataset {
   /// The pixels of sample `index`, channel-major, 0…255.
   virtual std::span<const uint8_t> pixels(int64_t index) const = 0;
   virtual int32_t label(int64_t index) const = 0;
+  /// Sample i ≥ distinct() repeats sample i mod distinct(). Lets a synthetic set be longer than the
+  /// memory it takes; every other set holds size() samples of its own.
+  virtual int64_t distinct() const { return size(); }
 };
 
 /// A training and a test set that belong together, and how to normalise their pixels:
@@ -36,7 +38,8 @@ struct Source {
 };
 
 /// Opens what the job names. Throws InputError naming file and expectation when a file is missing,
-/// truncated or corrupt.
+/// truncated or corrupt. Where the job gives no mean or no std, that one is measured over the
+/// training samples in use (exactly, in integers); a channel that never varies gets std 1.
 Source open(const job::Data& options);
 
 }  // namespace convoy::data

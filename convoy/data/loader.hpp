@@ -1,29 +1,16 @@
 #pragma once
-// From data set to grains: the training stream, its augmentation, and threads that stay ahead.
+// From data set to grains: threads that prepare the training stream (prepare.hpp) ahead of the
+// lanes, and evaluation in place.
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "convoy/base/units.hpp"
 #include "convoy/data/dataset.hpp"
+#include "convoy/data/prepare.hpp"
 
 namespace convoy::data {
-
-/// The endless training stream: epoch permutations one after the other. Position p of the stream
-/// is sample `sample` in epoch `epoch`; a pure function of (size, seed, p), so every batch is full
-/// and any worker can compute any part of it.
-struct StreamSample {
-  int64_t sample = 0;
-  int64_t epoch = 0;
-};
-StreamSample stream_at(int64_t position, int64_t size, uint64_t seed);
-
-/// Writes one sample, augmented and normalised, as floats in channel-major order. The random
-/// choices depend only on (seed, epoch, sample). With `augment` null only normalises.
-void prepare(const Source& source, const Dataset& set, StreamSample which, uint64_t seed,
-             const job::Augment* augment, std::span<float> out);
 
 /// The inputs of one grain: `count` real samples (fewer than the grain only at the end of an
 /// evaluation; the rest is zeros with label −1).
@@ -36,17 +23,20 @@ struct Grain {
 /// Which part of the data a loader walks through.
 struct LoaderOptions {
   int64_t batch = 0;
-  int64_t grain = 0;
+  int64_t grain = 0;  ///< divides the batch
   uint64_t seed = 1;
-  int64_t first_step = 0;     ///< training: where the stream is taken up
+  int64_t first_step = 0;  ///< training: where the stream is taken up
   int threads = 1;
-  int ahead = 2;              ///< batches prepared ahead of the one in use (at least one)
-  const job::Augment* augment = nullptr;
+  int ahead = 2;  ///< batches prepared ahead of the one in use (at least one)
+  const job::Augment* augment = nullptr;  ///< copied; null: only normalise
+  Seconds deadline{300};                  ///< longest wait of one get()
 };
 
-/// Prepares the grains of steps first_step, first_step+1, … on its own threads, each grain
-/// in its own slot of a ring, so that a lane that asks for a grain finds it ready.
-/// get() may be called from any number of lanes at once; each grain is got once and released once.
+/// Prepares the grains of steps first_step, first_step+1, … on its own threads, each grain in its
+/// own slot of a ring of ahead+1 batches, so that a lane that asks for a grain finds it ready.
+/// get() may be called from any number of lanes at once and in any order within the ring; each
+/// grain is got once and released once. No lock is held while a grain is prepared. The threads give
+/// way to the lanes (niceness +5) and inherit the affinity of the thread that makes the loader.
 class TrainLoader {
  public:
   TrainLoader(const Source& source, const LoaderOptions& options);
@@ -55,7 +45,8 @@ class TrainLoader {
   TrainLoader& operator=(const TrainLoader&) = delete;
 
   /// Grain number `grain` (0 … batch/grain − 1) of step `step`. Waits if it is not ready; rethrows
-  /// an error of a loader thread.
+  /// an error of a loader thread; throws Error when the deadline passes. Inputs are aligned to 64
+  /// bytes and stay valid until release().
   Grain get(int64_t step, int64_t grain);
   /// The lane is done with it; its slot is filled with a later grain.
   void release(int64_t step, int64_t grain);

@@ -1,0 +1,265 @@
+#include "convoy/data/loader.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "convoy/base/error.hpp"
+
+namespace convoy::data {
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr int64_t kLine = kAlignment / sizeof(float);
+
+struct AlignedDelete {
+  void operator()(float* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
+};
+using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
+
+AlignedFloats make_aligned(int64_t count) {
+  return AlignedFloats(new (std::align_val_t{kAlignment}) float[static_cast<size_t>(count)]);
+}
+
+int64_t grains_per_batch(const LoaderOptions& options) {
+  return options.batch / options.grain;
+}
+
+int64_t slot_count(const LoaderOptions& options) {
+  return (std::max(options.ahead, 1) + 1) * grains_per_batch(options);
+}
+
+int64_t slot_floats(const LoaderOptions& options, model::Shape shape) {
+  return (options.grain * shape.size() + kLine - 1) / kLine * kLine;
+}
+
+LoaderOptions checked(const LoaderOptions& options) {
+  check(options.grain > 0 && options.batch > 0 && options.batch % options.grain == 0,
+        "the grain divides the batch");
+  check(options.threads > 0, "a loader has at least one thread");
+  return options;
+}
+
+// Lanes own the cores; a loader thread should only fill the gaps, so it asks for less than they do.
+void give_way() {
+  constexpr int kNiceness = 5;
+  const auto self = static_cast<id_t>(::gettid());
+  ::setpriority(PRIO_PROCESS, self, std::min(::getpriority(PRIO_PROCESS, self) + kNiceness, 19));
+}
+
+}  // namespace
+
+// Grains are numbered n = 0, 1, 2, … from the first step on; grain n lives in slot n mod S. The
+// slot's turn tells whose it is:
+//   turn = n      free, to be filled with grain n
+//   turn = n + 1  grain n is ready (S ≥ 2, so this is never another grain's "free")
+//   turn = n + S  released: free for grain n + S
+// Turns are changed by release stores, so whoever sees one sees the slot's content. The mutex only
+// guards sleeping and waking: a turn is stored first, then the mutex is passed through, so that
+// nobody can look at the turn, find it old and fall asleep after the notification.
+struct TrainLoader::Ring {
+  struct Slot {
+    std::atomic<int64_t> turn{0};
+    float* inputs = nullptr;
+    std::span<int32_t> labels;
+  };
+
+  Ring(const Source& from, const LoaderOptions& given)
+      : source(from),
+        options(checked(given)),
+        normaliser(from),
+        grains(grains_per_batch(options)),
+        inputs(make_aligned(slot_count(options) * slot_floats(options, from.train->shape()))),
+        labels(static_cast<size_t>(slot_count(options) * options.grain)),
+        slots(static_cast<size_t>(slot_count(options))) {
+    if (options.augment != nullptr) augment = *options.augment;
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const auto grain = static_cast<size_t>(options.grain);
+      slots[i].turn.store(static_cast<int64_t>(i), std::memory_order_relaxed);
+      slots[i].inputs =
+          inputs.get() + static_cast<int64_t>(i) * slot_floats(options, source.train->shape());
+      slots[i].labels = std::span(labels).subspan(i * grain, grain);
+    }
+    try {
+      for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { run(); });
+    } catch (...) {
+      stop();
+      throw;
+    }
+  }
+
+  ~Ring() { stop(); }
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  void stop() {
+    {
+      const std::lock_guard lock(mutex);
+      stopped.store(true, std::memory_order_relaxed);
+    }
+    freed.notify_all();
+    for (std::thread& thread : threads) thread.join();
+    threads.clear();
+  }
+
+  int64_t number(int64_t step, int64_t grain) const {
+    check(step >= options.first_step && grain >= 0 && grain < grains,
+          "a lane asks for a grain of the stream");
+    return (step - options.first_step) * grains + grain;
+  }
+
+  Slot& slot_of(int64_t n) { return slots[static_cast<size_t>(n) % slots.size()]; }
+
+  void set_turn(Slot& slot, int64_t turn, std::condition_variable& waiters) {
+    slot.turn.store(turn, std::memory_order_release);
+    { const std::lock_guard lock(mutex); }
+    waiters.notify_all();
+  }
+
+  // ---- loader threads ----
+
+  void run() {
+    give_way();
+    try {
+      for (;;) {
+        const int64_t n = next.fetch_add(1, std::memory_order_relaxed);
+        Slot& slot = slot_of(n);
+        if (!wait_until_free(slot, n) || !fill(slot, n)) return;
+        set_turn(slot, n + 1, ready);
+      }
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        stopped.store(true, std::memory_order_relaxed);
+      }
+      freed.notify_all();
+      ready.notify_all();
+    }
+  }
+
+  bool wait_until_free(const Slot& slot, int64_t n) {
+    const auto free = [&] { return slot.turn.load(std::memory_order_acquire) == n; };
+    if (!free()) {
+      std::unique_lock lock(mutex);
+      freed.wait(lock, [&] { return stopped.load(std::memory_order_relaxed) || free(); });
+    }
+    return !stopped.load(std::memory_order_relaxed);
+  }
+
+  // False if the loader was stopped meanwhile: a grain of large images takes a while.
+  bool fill(const Slot& slot, int64_t n) {
+    const Dataset& set = *source.train;
+    const auto size = static_cast<size_t>(set.shape().size());
+    const int64_t first = options.first_step * options.batch + n * options.grain;
+    for (int64_t k = 0; k < options.grain; ++k) {
+      if (stopped.load(std::memory_order_relaxed)) return false;
+      const StreamSample which = stream_at(first + k, set.size(), options.seed);
+      prepare(normaliser, set, which, options.seed, augment ? &*augment : nullptr,
+              {slot.inputs + static_cast<size_t>(k) * size, size});
+      slot.labels[static_cast<size_t>(k)] = set.label(which.sample);
+    }
+    return true;
+  }
+
+  // ---- lanes ----
+
+  void wait_until_ready(const Slot& slot, int64_t n) {
+    const auto is_ready = [&] { return slot.turn.load(std::memory_order_acquire) > n; };
+    const Seconds start = now();
+    std::unique_lock lock(mutex);
+    ready.wait_for(lock, std::chrono::duration<double>(options.deadline.value),
+                   [&] { return is_ready() || error; });
+    waited_ns.fetch_add(static_cast<int64_t>((now() - start).value * 1e9),
+                        std::memory_order_relaxed);
+    if (is_ready()) return;
+    if (error) std::rethrow_exception(error);
+    const int64_t holder = n - static_cast<int64_t>(slots.size());
+    const bool held = slot.turn.load(std::memory_order_acquire) == holder + 1;
+    fail("the data loader has not delivered grain {} of step {} within {}{}", n % grains,
+         options.first_step + n / grains, to_string(options.deadline),
+         held ? fmt::format(": its slot still holds grain {} of step {}, which was not released",
+                            holder % grains, options.first_step + holder / grains)
+              : "");
+  }
+
+  const Source source;
+  const LoaderOptions options;
+  const Normaliser normaliser;
+  std::optional<job::Augment> augment;
+  const int64_t grains;  // per batch
+  AlignedFloats inputs;
+  std::vector<int32_t> labels;
+  std::vector<Slot> slots;
+
+  std::atomic<int64_t> next{0};
+  std::atomic<int64_t> waited_ns{0};
+  std::atomic<bool> stopped{false};
+  std::mutex mutex;
+  std::condition_variable freed;
+  std::condition_variable ready;
+  std::exception_ptr error;
+  std::vector<std::thread> threads;
+};
+
+TrainLoader::TrainLoader(const Source& source, const LoaderOptions& options)
+    : ring_(std::make_unique<Ring>(source, options)) {}
+
+TrainLoader::~TrainLoader() = default;
+
+Grain TrainLoader::get(int64_t step, int64_t grain) {
+  const int64_t n = ring_->number(step, grain);
+  Ring::Slot& slot = ring_->slot_of(n);
+  if (slot.turn.load(std::memory_order_acquire) <= n) ring_->wait_until_ready(slot, n);
+  check(slot.turn.load(std::memory_order_acquire) == n + 1, "a grain is got before its release");
+  const auto size = static_cast<size_t>(ring_->options.grain * ring_->source.train->shape().size());
+  return {.inputs = {slot.inputs, size}, .labels = slot.labels, .count = ring_->options.grain};
+}
+
+void TrainLoader::release(int64_t step, int64_t grain) {
+  const int64_t n = ring_->number(step, grain);
+  Ring::Slot& slot = ring_->slot_of(n);
+  check(slot.turn.load(std::memory_order_relaxed) == n + 1, "a grain is got once, released once");
+  ring_->set_turn(slot, n + static_cast<int64_t>(ring_->slots.size()), ring_->freed);
+}
+
+Seconds TrainLoader::waited() const {
+  return {static_cast<double>(ring_->waited_ns.load(std::memory_order_relaxed)) * 1e-9};
+}
+
+Bytes TrainLoader::memory(const LoaderOptions& options, model::Shape shape) {
+  const auto slot = slot_floats(options, shape) * static_cast<int64_t>(sizeof(float)) +
+                    options.grain * static_cast<int64_t>(sizeof(int32_t));
+  return {slot_count(options) * slot};
+}
+
+int64_t eval_grain(const Source& source, const Dataset& set, int64_t index, int64_t grain,
+                   std::span<float> inputs, std::span<int32_t> labels) {
+  const auto size = static_cast<size_t>(set.shape().size());
+  check(inputs.size() == static_cast<size_t>(grain) * size &&
+            labels.size() == static_cast<size_t>(grain),
+        "an evaluation grain is written to room of its size");
+  const Normaliser normaliser(source);
+  const int64_t first = index * grain;
+  const int64_t count = std::clamp(set.size() - first, int64_t{0}, grain);
+  for (int64_t k = 0; k < count; ++k) {
+    prepare(normaliser, set, {.sample = first + k, .epoch = 0}, 0, nullptr,
+            inputs.subspan(static_cast<size_t>(k) * size, size));
+    labels[static_cast<size_t>(k)] = set.label(first + k);
+  }
+  std::fill(inputs.begin() + count * static_cast<int64_t>(size), inputs.end(), 0.0F);
+  std::fill(labels.begin() + count, labels.end(), -1);
+  return count;
+}
+
+}  // namespace convoy::data

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/file.hpp"
+#include "convoy/base/text.hpp"
+#include "convoy/data/readers.hpp"
+
+namespace convoy::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The first `size` samples of another set.
+class FirstSamples final : public Dataset {
+ public:
+  FirstSamples(std::shared_ptr<const Dataset> whole, int64_t size)
+      : whole_(std::move(whole)), size_(size) {}
+  int64_t size() const override { return size_; }
+  model::Shape shape() const override { return whole_->shape(); }
+  int64_t classes() const override { return whole_->classes(); }
+  std::span<const uint8_t> pixels(int64_t index) const override { return whole_->pixels(index); }
+  int32_t label(int64_t index) const override { return whole_->label(index); }
+  int64_t distinct() const override { return std::min(size_, whole_->distinct()); }
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  int64_t size_;
+};
+
+TrainTest read(const job::Data& options) {
+  if (options.kind == "synthetic") return make_synthetic(options);
+  struct Reader {
+    const char* kind;
+    TrainTest (*read)(const fs::path& folder);
+  };
+  constexpr std::array<Reader, 3> kReaders{{{.kind = "idx", .read = read_idx},
+                                            {.kind = "cifar10", .read = read_cifar10},
+                                            {.kind = "cifar100", .read = read_cifar100}}};
+  for (const Reader& reader : kReaders) {
+    if (options.kind != reader.kind) continue;
+    if (options.path.empty()) {
+      refuse("data.path is missing: kind {} needs the folder that holds its files", options.kind);
+    }
+    if (!fs::is_directory(options.path)) {
+      refuse("data.path: {} is not a folder{}", options.path,
+             options.kind == "cifar100"
+                 ? ""
+                 : "; `scripts/get-data` fetches mnist, fashion-mnist and cifar10");
+    }
+    return reader.read(options.path);
+  }
+  const std::vector<std::string> kinds{"idx", "cifar10", "cifar100", "synthetic"};
+  const std::string near = nearest(options.kind, kinds);
+  refuse("data.kind: there is no kind '{}'{}; known are {}", options.kind,
+         near.empty() ? "" : "; did you mean '" + near + "'?", join(kinds));
+}
+
+struct Moments {
+  uint64_t count = 0;
+  uint64_t sum = 0;
+  uint64_t squares = 0;
+};
+
+// In pieces whose sums fit 32 bits (255² · 65536 < 2³²), which the compiler makes into vectors.
+void add(std::span<const uint8_t> pixels, Moments& moments) {
+  constexpr size_t kPiece = 65536;
+  moments.count += pixels.size();
+  while (!pixels.empty()) {
+    const auto piece = pixels.first(std::min(pixels.size(), kPiece));
+    uint32_t sum = 0;
+    uint32_t squares = 0;
+    for (const uint32_t pixel : piece) {
+      sum += pixel;
+      squares += pixel * pixel;
+    }
+    moments.sum += sum;
+    moments.squares += squares;
+    pixels = pixels.subspan(piece.size());
+  }
+}
+
+std::vector<Moments> measure(const Dataset& set) {
+  const auto channels = static_cast<size_t>(set.shape().channels);
+  const auto plane = static_cast<size_t>(set.shape().height * set.shape().width);
+  std::vector<Moments> moments(channels);
+  for (int64_t i = 0; i < set.distinct(); ++i) {
+    const auto pixels = set.pixels(i);
+    for (size_t c = 0; c < channels; ++c) add(pixels.subspan(c * plane, plane), moments[c]);
+  }
+  return moments;
+}
+
+void check_given(const char* key, const std::vector<double>& values, int64_t channels) {
+  if (!values.empty() && static_cast<int64_t>(values.size()) != channels) {
+    refuse("data.{}: expected one value per channel, {} in all; found {}", key, channels,
+           values.size());
+  }
+}
+
+void normalise(const job::Data& options, Source& source) {
+  const int64_t channels = source.train->shape().channels;
+  check_given("mean", options.mean, channels);
+  check_given("std", options.std, channels);
+  for (const double std : options.std) {
+    if (!(std > 0)) refuse("data.std: expected values above 0, found {}", std);
+  }
+  source.mean.assign(options.mean.begin(), options.mean.end());
+  source.std.assign(options.std.begin(), options.std.end());
+  if (!source.mean.empty() && !source.std.empty()) return;
+  for (const Moments& channel : measure(*source.train)) {
+    const auto count = static_cast<double>(channel.count);
+    const double mean = static_cast<double>(channel.sum) / count;
+    const double variance = static_cast<double>(channel.squares) / count - mean * mean;
+    if (options.mean.empty()) source.mean.push_back(static_cast<float>(mean / 255));
+    if (options.std.empty()) {
+      // Pixels are integers, so a smaller variance than this is rounding of a constant channel.
+      const bool constant = variance < 1e-9;
+      source.std.push_back(constant ? 1.0F : static_cast<float>(std::sqrt(variance) / 255));
+    }
+  }
+}
+
+uint64_t fingerprint(const Dataset& set, uint64_t seed) {
+  const model::Shape shape = set.shape();
+  const std::array<int64_t, 6> counts{shape.channels, shape.height, shape.width,
+                                      set.classes(),  set.size(),   set.distinct()};
+  const auto bytes = std::as_bytes(std::span(counts));
+  uint64_t hash = checksum({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, seed);
+  std::vector<uint8_t> labels;
+  for (int64_t i = 0; i < set.distinct(); ++i) {
+    const auto label = static_cast<uint32_t>(set.label(i));
+    for (int shift = 0; shift < 32; shift += 8) {
+      labels.push_back(static_cast<uint8_t>(label >> shift));
+    }
+    hash = checksum(set.pixels(i), hash);
+  }
+  return checksum(labels, hash);
+}
+
+}  // namespace
+
+Source open(const job::Data& options) {
+  if (options.limit < 0) refuse("data.limit: expected 0 or more, found {}", options.limit);
+  TrainTest sets = read(options);
+  Source source;
+  source.train = std::move(sets.train);
+  source.test = std::move(sets.test);
+  if (options.limit > 0 && options.limit < source.train->size()) {
+    source.train = std::make_shared<FirstSamples>(std::move(source.train), options.limit);
+  }
+  normalise(options, source);
+  source.fingerprint = fingerprint(*source.test, fingerprint(*source.train, 0));
+  return source;
+}
+
+}  // namespace convoy::data
