@@ -66,7 +66,7 @@ void emit_call(Builder& b, model::LayerId layer, Phase phase, const std::string&
 
 void emit_reorder(Builder& b, model::LayerId layer, const dnnl::memory::desc& from_desc,
                   const Place& from, const dnnl::memory::desc& to_desc, const Place& to) {
-  const dnnl::engine engine = cpu_engine();
+  const dnnl::engine& engine = cpu_engine();
   const dnnl::reorder::primitive_desc pd(engine, from_desc, engine, to_desc, user_scratchpad());
   std::vector<Argument> arguments = {{DNNL_ARG_FROM, from_desc, from}, {DNNL_ARG_TO, to_desc, to}};
   if (pd.scratchpad_desc().get_size() > 0) {
@@ -78,6 +78,11 @@ void emit_reorder(Builder& b, model::LayerId layer, const dnnl::memory::desc& fr
 }
 
 }  // namespace
+
+const dnnl::engine& cpu_engine() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
 
 dnnl::primitive_attr user_scratchpad() {
   dnnl::primitive_attr attributes;

@@ -47,8 +47,10 @@ inline bool is_reference(const std::string& implementation) {
   return implementation.rfind("ref", 0) == 0;
 }
 
-/// The CPU engine and attributes with our scratchpad.
-inline dnnl::engine cpu_engine() { return {dnnl::engine::kind::cpu, 0}; }
+/// The CPU engine; it has no state. One for the whole process, since primitives keep a bare pointer
+/// to the one they were made with.
+const dnnl::engine& cpu_engine();
+/// Attributes that leave the scratchpad to our memory plan.
 dnnl::primitive_attr user_scratchpad();
 
 /// nChw8c descriptor of a blocked activation.
