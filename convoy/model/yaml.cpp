@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <ranges>
 #include <set>
 #include <utility>
 
@@ -309,8 +308,8 @@ class Reader {
     const std::string name = source_.word(node, "from");
     if (name == "start") return scopes_.back().start;
     if (name == "previous") return scopes_.back().previous;
-    for (const Scope& scope : scopes_ | std::views::reverse) {
-      if (const auto found = graph_.find(scope.prefix + name)) return *found;
+    for (size_t depth = scopes_.size(); depth > 0; --depth) {
+      if (const auto found = graph_.find(scopes_[depth - 1].prefix + name)) return *found;
     }
     refuse_source(node, name);
   }
