@@ -250,6 +250,15 @@ TEST_P(PoolKernels, LrnDividesByThePowerOfTheNeighbours) {
   }
 }
 
+TEST_P(PoolKernels, LrnSpreadsABrokenNumberToTheWindowsItIsIn) {
+  const Blocked s{1, 8};
+  Floats x = activation(s, 8);
+  x[3] = std::nanf("");
+  Floats y = garbage(8);
+  kernels().lrn(s, 0, 1, 3, 1, 0.75F, 1, x.data(), y.data());
+  for (size_t c = 0; c < 8; ++c) EXPECT_EQ(std::isnan(y[c]), c >= 2 && c <= 4) << c;
+}
+
 TEST_P(PoolKernels, LrnGradientCountsEveryWindowAChannelIsIn) {
   for (const Blocked& s : {Blocked{2, 3, 5, 7}, Blocked{1, 20, 3, 3}, Blocked{1, 64, 14, 14}}) {
     const Floats x = activation(s, 9, 0, 3);

@@ -10,6 +10,7 @@ void fill_norm(Kernels& kernels);
 void fill_pointwise(Kernels& kernels);
 void fill_layout(Kernels& kernels);
 void fill_pool(Kernels& kernels);
+void fill_pool_backward(Kernels& kernels);
 void fill_lrn(Kernels& kernels);
 void fill_loss(Kernels& kernels);
 void fill_linear(Kernels& kernels);

@@ -14,6 +14,7 @@ Kernels table() {
   fill_pointwise(kernels);
   fill_layout(kernels);
   fill_pool(kernels);
+  fill_pool_backward(kernels);
   fill_lrn(kernels);
   fill_loss(kernels);
   fill_linear(kernels);
