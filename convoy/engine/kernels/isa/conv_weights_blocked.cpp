@@ -41,7 +41,8 @@ template <int V, int M>
       const float* xp = x_row;
       const float* dyp = dy_row;
       for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
-        sums.add_product([&](int v) { return dyp + v * dy_block; }, [&](int m) { return xp[m]; });
+        sums.add_product([&](int v) { return load(dyp + v * dy_block); },
+                         [&](int m) { return xp[m]; });
         xp += walk.x_pixel;
         dyp += kBlock;
       }
