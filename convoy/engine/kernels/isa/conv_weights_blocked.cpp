@@ -40,6 +40,7 @@ template <int V, int M>
     for (int64_t row = 0; row < walk.rows; ++row) {
       const float* xp = x_row;
       const float* dyp = dy_row;
+#pragma GCC unroll 4
       for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
         sums.add_product([&](int v) { return load(dyp + v * dy_block); },
                          [&](int m) { return xp[m]; });

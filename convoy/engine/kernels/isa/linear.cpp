@@ -315,8 +315,8 @@ void product(int64_t rows, int64_t columns, int64_t depth, const float* factors,
   }
 }
 
-constexpr int kDataVecs = 3;  // × 4 samples: grains are multiples of 4
-constexpr int kDataRows = 4;
+constexpr int kDataVecs = 4;  // × 4 samples: grains are multiples of 4
+constexpr int kDataRows = 3;
 constexpr int64_t kDataSamples = 64;
 constexpr int64_t kDataDepth = 128;                        // of f: a panel takes 12 KiB
 constexpr int64_t kDataColumns = 40 * kDataVecs * kBlock;  // of k: about a page of each weight row
