@@ -315,10 +315,10 @@ void product(int64_t rows, int64_t columns, int64_t depth, const float* factors,
   }
 }
 
-constexpr int kDataVecs = 4;  // × 4 samples: grains are multiples of 4
+constexpr int kDataVecs = 4;  // two cache lines, × 3 samples
 constexpr int kDataRows = 3;
 constexpr int64_t kDataSamples = 64;
-constexpr int64_t kDataDepth = 128;                        // of f: a panel takes 12 KiB
+constexpr int64_t kDataDepth = 128;                        // of f: a panel takes 16 KiB
 constexpr int64_t kDataColumns = 40 * kDataVecs * kBlock;  // of k: about a page of each weight row
 
 void backward_data(int64_t n, int64_t k, int64_t f, int64_t k0, int64_t k1, const float* dy,
