@@ -63,6 +63,11 @@ struct ConvShape {
 struct Kernels {
   const char* isa;
 
+  // ---- measuring (peak.cpp) ----------------------------------------------------------------------
+  /// Independent multiply-adds in registers only; returns something that depends on all of them.
+  double (*fma_loop)(int64_t iterations);
+  double fma_loop_flops;  ///< per iteration
+
   // ---- batch norm (norm.cpp): all per channel block -------------------------------------------
   /// Mean and biased variance over n, h, w. Accurate also when |mean| ≫ deviation.
   void (*bn_statistics)(const Blocked& s, int64_t b0, int64_t b1, const float* x, float* mean,
