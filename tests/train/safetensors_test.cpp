@@ -18,7 +18,7 @@ using testing::HasSubstr;
 class SafetensorsFile : public InFolder {
  protected:
   /// A file with the given header and data.
-  std::filesystem::path made(std::string header, const std::string& data) const {
+  std::filesystem::path made(const std::string& header, const std::string& data) const {
     const uint64_t length = header.size();
     std::string bytes(8, '\0');
     std::memcpy(bytes.data(), &length, 8);
@@ -57,7 +57,9 @@ TEST_F(SafetensorsFile, HasItsDataAlignedToEightBytes) {
   EXPECT_EQ(length % 8, 0U);
   EXPECT_EQ(bytes[8], '{');
   EXPECT_EQ(bytes.size(), 8 + length + 20);
-  EXPECT_EQ(std::memcmp(bytes.data() + 8 + length, values_.data(), 16), 0);
+  std::vector<float> stored(values_.size());
+  std::memcpy(stored.data(), bytes.data() + 8 + length, 16);
+  EXPECT_EQ(stored, values_);
 }
 
 TEST_F(SafetensorsFile, WithoutTensorsIsFine) {
