@@ -42,7 +42,7 @@ inline Vec log(Vec x) {
   series = series * z + splat(2.0F / 5);
   series = series * z + splat(2.0F / 3);
   const Vec exponent = __builtin_convertvector(n, Vec);
-  const Vec tail = series * z * s + (exponent * splat(kLn2Low) + (x - x));
+  const Vec tail = series * z * s + (exponent * splat(kLn2Low) + x * zero());
   return exponent * splat(kLn2High) + (splat(2.0F) * s + tail);
 }
 

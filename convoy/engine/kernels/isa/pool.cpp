@@ -63,7 +63,7 @@ void max_pool_plane(const PoolShape& s, const float* x, float* y, uint8_t* argma
     for (int64_t i = kh.begin; i < kh.end; ++i) {
       for (int64_t j = kw.begin; j < kw.end; ++j) {
         const Vec v = load(window + i * row + j * kBlock);
-        const IVec better = (v > value) | (v != v);
+        const IVec better = (v > value) | is_nan(v);
         value = better ? v : value;
         if constexpr (kPositions) position = better ? splat_int(i * kernel_w + j) : position;
       }
