@@ -70,11 +70,11 @@ inline Pair measure(const std::function<void()>& ours, const std::function<void(
 /// GFLOP/s of twelve independent chains of multiply-adds in registers: what a core can do at most.
 inline double peak_gflops() {
 #if defined(__x86_64__)
-  constexpr int64_t kSteps = 2'000'000;
-  std::vector<double> times;
-  for (int i = 0; i < 9; ++i) {
-    times.push_back(seconds_of([] {
-      int64_t left = kSteps;
+  constexpr int64_t steps = 2'000'000;
+  std::vector<double> times(9);
+  for (double& time : times) {
+    time = seconds_of([] {
+      int64_t left = steps;
       asm volatile(
           "1:\n"
           "vfmadd231ps %%ymm0, %%ymm0, %%ymm1\n vfmadd231ps %%ymm0, %%ymm0, %%ymm2\n"
@@ -88,9 +88,9 @@ inline double peak_gflops() {
           :
           : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
             "xmm10", "xmm11", "xmm12");
-    }));
+    });
   }
-  return kSteps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
+  return steps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
 #else
   return 0;
 #endif
