@@ -1,5 +1,7 @@
 // convoy config: the job table in words.
 
+#include <fmt/format.h>
+
 #include "app/verbs.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"

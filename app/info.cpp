@@ -1,6 +1,7 @@
 // convoy info: this machine, this build, and the networks it knows.
 
 #include <dnnl_version.h>
+#include <fmt/format.h>
 
 #include "app/verbs.hpp"
 #include "convoy/base/memory.hpp"

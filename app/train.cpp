@@ -5,6 +5,8 @@
 #include <ctime>
 #include <filesystem>
 
+#include <fmt/format.h>
+
 #include "app/verbs.hpp"
 #include "convoy/base/error.hpp"
 #include "convoy/job/manual.hpp"
