@@ -15,6 +15,7 @@ void fill_lrn(Kernels& kernels);
 void fill_loss(Kernels& kernels);
 void fill_linear(Kernels& kernels);
 void fill_conv_weights(Kernels& kernels);
+void fill_conv_data(Kernels& kernels);
 void fill_peak(Kernels& kernels);
 
 }  // namespace convoy::engine::CONVOY_ISA

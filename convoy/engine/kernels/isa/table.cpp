@@ -19,6 +19,7 @@ Kernels table() {
   fill_loss(kernels);
   fill_linear(kernels);
   fill_conv_weights(kernels);
+  fill_conv_data(kernels);
   fill_peak(kernels);
   return kernels;
 }
