@@ -4,6 +4,7 @@
 // belong, so no multiplication is wasted.
 
 #include "convoy/engine/kernels/isa/parts.hpp"
+#include "convoy/engine/kernels/isa/tile.hpp"
 
 namespace convoy::engine::CONVOY_ISA {
 namespace {
@@ -24,26 +25,20 @@ struct Row {
 /// Sums over output channels for `P` pixels and `T` neighbouring taps in registers, then adds.
 template <int P, int T>
 void tile(const Row& r) {
-  Vec sums[P][T] = {};
+  Tile<T, P> sums;
   for (int64_t block = 0; block * kBlock < r.oc; ++block) {
     const float* dy = r.dy + block * r.dy_block;
     const float* w = r.w + block * r.w_block;
     const int64_t channels = r.oc - block * kBlock < kBlock ? r.oc - block * kBlock : kBlock;
     for (int64_t o = 0; o < channels; ++o) {
-      Vec taps[T];
-      for (int t = 0; t < T; ++t) taps[t] = load(w + (t * kBlock + o) * kBlock);
-      for (int p = 0; p < P; ++p) {
-        const Vec g = splat(dy[p * kBlock + o]);
-        for (int t = 0; t < T; ++t) sums[p][t] += g * taps[t];
-      }
+      sums.add_product([&](auto t) { return load(w + (t * kBlock + o) * kBlock); },
+                       [&](auto p) { return dy[p * kBlock + o]; });
     }
   }
-  for (int t = 0; t < T; ++t) {
-    for (int p = 0; p < P; ++p) {
-      float* to = r.dx + p * r.stride + t * kBlock;
-      store(to, load(to) + sums[p][t]);
-    }
-  }
+  sums.each([&](auto t, auto p, Vec& sum) {
+    float* to = r.dx + p * r.stride + t * kBlock;
+    store(to, load(to) + sum);
+  });
 }
 
 template <int T>
