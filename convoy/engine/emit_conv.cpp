@@ -100,19 +100,39 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvParts& p, bool 
     using Desc = dnnl::convolution_forward::desc;
     constexpr auto kProp = dnnl::prop_kind::forward_training;
     constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
-    const Desc desc =
-        bias ? Desc(kProp, kAlgorithm, as(p.x), as(p.weights), p.bias, as(p.y), p.strides,
-                    p.dilates, p.padding, p.padding)
-             : Desc(kProp, kAlgorithm, as(p.x), as(p.weights), as(p.y), p.strides, p.dilates,
-                    p.padding, p.padding);
+    const Desc desc = bias ? Desc(kProp, kAlgorithm, as(p.x), as(p.weights), p.bias, as(p.y),
+                                  p.strides, p.dilates, p.padding, p.padding)
+                           : Desc(kProp, kAlgorithm, as(p.x), as(p.weights), as(p.y), p.strides,
+                                  p.dilates, p.padding, p.padding);
     return dnnl::convolution_forward::primitive_desc(desc, attributes, cpu_engine());
   });
+}
+
+void emit_own_forward(Builder& b, const Node& node, const ConvParts& p, BufferId y) {
+  const Tensor* weight = b.tensor(node.head, model::Role::weight);
+  const Tensor* bias = b.tensor(node.head, model::Role::bias);
+  b.emit(node.head, Phase::forward, std::string("own ") + b.kernels.isa, {y},
+         [=, s = p.shape, relu = node.relu, weights = weight->offset,
+          biases = bias != nullptr ? bias->offset : -1, &k = b.kernels,
+          threads = b.threads](const LaneMemory& m) -> Bound {
+           return [=, &k, py = m.floats(y), w = m.weights.arena + weights,
+                   pb = biases < 0 ? nullptr : m.weights.arena + biases](RunState& run) {
+             for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
+               k.conv_forward_plain(s, n0, n1, run.grain->input, w, pb, relu, py);
+             });
+           };
+         });
 }
 
 void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, BufferId y) {
   const Tensor* weight = b.tensor(node.head, model::Role::weight);
   const Tensor* bias = b.tensor(node.head, model::Role::bias);
   const auto pd = forward_desc(p, bias != nullptr, node.relu);
+  const bool in_our_layouts = pd.dst_desc() == p.y && pd.weights_desc() == p.weights;
+  if (p.shape.plain_input && (!in_our_layouts || is_reference(pd.impl_info_str()))) {
+    emit_own_forward(b, node, p, y);
+    return;
+  }
   std::vector<Operand> operands = {
       {DNNL_ARG_SRC, p.x, pd.src_desc(), Place::of_value(x), false},
       {DNNL_ARG_WEIGHTS, p.weights, pd.weights_desc(), Place::of_weights(weight->offset), false},
@@ -156,19 +176,18 @@ void emit_backward_data(Builder& b, model::LayerId id, const ConvParts& p, Buffe
   }
   const auto pd = with_best_layout([&](bool ours) {
     const auto as = [&](const memory::desc& d) { return ours ? d : p.any(d); };
-    const dnnl::convolution_backward_data::desc desc(
-        dnnl::algorithm::convolution_direct, as(p.x), as(p.weights_transposed), as(p.y), p.strides,
-        p.dilates, p.padding, p.padding);
-    return dnnl::convolution_backward_data::primitive_desc(
-        desc, user_scratchpad(), cpu_engine(), forward_desc(p, false, false));
+    const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, as(p.x),
+                                                     as(p.weights_transposed), as(p.y), p.strides,
+                                                     p.dilates, p.padding, p.padding);
+    return dnnl::convolution_backward_data::primitive_desc(desc, user_scratchpad(), cpu_engine(),
+                                                           forward_desc(p, false, false));
   });
   const Place weights = transposed_weights(b, id, p);
-  emit_primitive(
-      b, id, Phase::backward_data, dnnl::convolution_backward_data(pd), pd.scratchpad_desc(),
-      pd.impl_info_str(),
-      {{DNNL_ARG_DIFF_DST, p.y, pd.diff_dst_desc(), Place::at(dy), false},
-       {DNNL_ARG_WEIGHTS, p.weights_transposed, pd.weights_desc(), weights, false},
-       {DNNL_ARG_DIFF_SRC, p.x, pd.diff_src_desc(), Place::at(dx), true}});
+  emit_primitive(b, id, Phase::backward_data, dnnl::convolution_backward_data(pd),
+                 pd.scratchpad_desc(), pd.impl_info_str(),
+                 {{DNNL_ARG_DIFF_DST, p.y, pd.diff_dst_desc(), Place::at(dy), false},
+                  {DNNL_ARG_WEIGHTS, p.weights_transposed, pd.weights_desc(), weights, false},
+                  {DNNL_ARG_DIFF_SRC, p.x, pd.diff_src_desc(), Place::at(dx), true}});
 }
 
 /// The gradient of the weights by our own kernel.
@@ -198,11 +217,11 @@ void emit_own_weights(Builder& b, model::LayerId id, const ConvParts& p, BufferI
 void emit_dnnl_weights(Builder& b, model::LayerId id, const ConvParts& p, BufferId x, BufferId dy) {
   const auto pd = with_best_layout([&](bool ours) {
     const auto as = [&](const memory::desc& d) { return ours ? d : p.any(d); };
-    const dnnl::convolution_backward_weights::desc desc(
-        dnnl::algorithm::convolution_direct, as(p.x), as(p.weights), as(p.y), p.strides, p.dilates,
-        p.padding, p.padding);
-    return dnnl::convolution_backward_weights::primitive_desc(
-        desc, user_scratchpad(), cpu_engine(), forward_desc(p, false, false));
+    const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct,
+                                                        as(p.x), as(p.weights), as(p.y), p.strides,
+                                                        p.dilates, p.padding, p.padding);
+    return dnnl::convolution_backward_weights::primitive_desc(desc, user_scratchpad(), cpu_engine(),
+                                                              forward_desc(p, false, false));
   });
   const Tensor* weight = b.tensor(id, model::Role::weight);
   emit_primitive(b, id, Phase::backward_weights, dnnl::convolution_backward_weights(pd),

@@ -5,7 +5,9 @@
 namespace convoy::engine {
 namespace {
 
-std::string own(const Builder& b) { return std::string("own ") + b.kernels.isa; }
+std::string own(const Builder& b) {
+  return std::string("own ") + b.kernels.isa;
+}
 
 PoolShape pool_shape(const Builder& b, model::LayerId id, const Blocked& in) {
   const model::Layer& layer = b.graph.layer(id);

@@ -13,12 +13,12 @@ constexpr int kPixels = 4;
 constexpr int kTaps = 3;
 
 struct Row {
-  const float* dy;       // first pixel of the row in block 0
-  int64_t dy_block;      // floats from one block of output channels to the next
-  const float* w;        // first tap of the group in block 0
-  int64_t w_block;       // floats from one block of output channels to the next
-  float* dx;             // where the first pixel's first tap is added
-  int64_t stride;        // floats between the targets of neighbouring pixels
+  const float* dy;   // first pixel of the row in block 0
+  int64_t dy_block;  // floats from one block of output channels to the next
+  const float* w;    // first tap of the group in block 0
+  int64_t w_block;   // floats from one block of output channels to the next
+  float* dx;         // where the first pixel's first tap is added
+  int64_t stride;    // floats between the targets of neighbouring pixels
   int64_t oc;
 };
 
@@ -57,8 +57,7 @@ bool supported(const ConvShape& s) {
   const bool simple = s.groups == 1 && !s.plain_input && s.pad_h == 0 && s.pad_w == 0 &&
                       s.dilation_h == 1 && s.dilation_w == 1;
   // Worth it where the border that others multiply with is as large as half the image.
-  return simple && s.stride_h == 1 && s.stride_w == 1 && s.kw > 1 &&
-         2 * s.oh * s.ow <= s.ih * s.iw;
+  return simple && s.stride_h == 1 && s.stride_w == 1 && s.kw > 1 && 2 * s.oh * s.ow <= s.ih * s.iw;
 }
 
 void backward_data(const ConvShape& s, int64_t n0, int64_t n1, const float* dy, const float* w,
