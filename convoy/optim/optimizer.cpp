@@ -102,12 +102,13 @@ class Adam final : public Optimizer {
   UpdateLoops loops_ = best_loops();
 };
 
+constexpr const char* kFraction = "at least 0 and less than 1";
+
 void require(bool holds, const char* key, double value, const char* right) {
   if (!holds) refuse("train.{} is {}, but must be {}", key, value, right);
 }
 
 void check_options(const job::Train& o) {
-  constexpr const char* kFraction = "at least 0 and less than 1";
   require(o.weight_decay >= 0, "weight_decay", o.weight_decay, "0 or more");
   require(o.clip_norm >= 0, "clip_norm", o.clip_norm, "0 (off) or more");
   if (o.optimizer == "adam") {
