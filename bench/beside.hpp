@@ -2,10 +2,10 @@
 // Measures two ways to do the same thing, alternately, so that a busy machine slows both alike.
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,10 +34,16 @@ struct Pair {
   double ours, theirs;  // seconds, the medians
 };
 
+/// Processor time of this thread: what others run meanwhile does not count.
 inline double seconds_of(const std::function<void()>& f) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto now = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+  };
+  const double start = now();
   f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return now() - start;
 }
 
 inline double median(std::vector<double> values) {
@@ -64,11 +70,11 @@ inline Pair measure(const std::function<void()>& ours, const std::function<void(
 /// GFLOP/s of twelve independent chains of multiply-adds in registers: what a core can do at most.
 inline double peak_gflops() {
 #if defined(__x86_64__)
-  constexpr int64_t kSteps = 2'000'000;
-  std::vector<double> times;
-  for (int i = 0; i < 9; ++i) {
-    times.push_back(seconds_of([] {
-      int64_t left = kSteps;
+  constexpr int64_t steps = 2'000'000;
+  std::vector<double> times(9);
+  for (double& time : times) {
+    time = seconds_of([] {
+      int64_t left = steps;
       asm volatile(
           "1:\n"
           "vfmadd231ps %%ymm0, %%ymm0, %%ymm1\n vfmadd231ps %%ymm0, %%ymm0, %%ymm2\n"
@@ -82,9 +88,9 @@ inline double peak_gflops() {
           :
           : "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9",
             "xmm10", "xmm11", "xmm12");
-    }));
+    });
   }
-  return kSteps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
+  return steps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
 #else
   return 0;
 #endif

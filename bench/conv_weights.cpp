@@ -2,7 +2,6 @@
 // one thread, for every distinct layer of the zoo's networks (of those whose name has FILTER).
 // The ratio is oneDNN's time over ours: above 1 ours is faster.
 
-#include <cstring>
 #include <unordered_map>
 
 #include <dnnl.hpp>
@@ -82,11 +81,11 @@ class Rival {
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
     using dnnl::memory;
     using Tag = memory::format_tag;
-    const auto kFloat = memory::data_type::f32;
-    const memory::desc x_desc({s.n, s.ic, s.ih, s.iw}, kFloat,
+    const auto type = memory::data_type::f32;
+    const memory::desc x_desc({s.n, s.ic, s.ih, s.iw}, type,
                               s.plain_input ? Tag::nchw : Tag::nChw8c);
-    const memory::desc dy_desc({s.n, s.oc, s.oh, s.ow}, kFloat, Tag::nChw8c);
-    const memory::desc dw_desc({s.oc, s.ic, s.kh, s.kw}, kFloat,
+    const memory::desc dy_desc({s.n, s.oc, s.oh, s.ow}, type, Tag::nChw8c);
+    const memory::desc dw_desc({s.oc, s.ic, s.kh, s.kw}, type,
                                s.plain_input ? Tag::Ohwi8o : Tag::OIhw8i8o);
     const memory::dims strides{s.stride_h, s.stride_w};
     const memory::dims pads{s.pad_h, s.pad_w};

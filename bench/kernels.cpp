@@ -56,6 +56,8 @@ double seconds(const std::function<void()>& job, int repeats) {
   return (thread_seconds() - start) / repeats;
 }
 
+constexpr int kTurns = 15;
+
 struct Bench {
   const Kernels& kernels = select_kernels();
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -64,7 +66,6 @@ struct Bench {
 
   void compare(const std::string& job, const std::string& shape, double bytes,
                const std::function<void()>& ours, const std::function<void()>& theirs) const {
-    constexpr int kTurns = 15;
     const double once = std::max(seconds(ours, 1), seconds(theirs, 1));
     const int repeats = std::clamp(static_cast<int>(2e-3 / once), 1, 1000);
     double best_ours = 1e30;
@@ -83,7 +84,8 @@ struct Bench {
   memory wrap(const memory::desc& desc, const Array& data) const {
     return {desc, engine, data.get()};
   }
-  void run(const dnnl::primitive& primitive, std::unordered_map<int, memory> arguments) const {
+  void run(const dnnl::primitive& primitive,
+           const std::unordered_map<int, memory>& arguments) const {
     primitive.execute(stream, arguments);
   }
 };
@@ -99,12 +101,13 @@ std::string name(const Blocked& s) {
   return fmt::format("{}x{}x{}x{}", s.n, s.channels, s.height, s.width);
 }
 
+constexpr int64_t kGroup = 128 * 1024 / sizeof(float);
+
 /// Both passes over a few channel blocks at a time, as the engine should run them: the second finds
 /// the data in the second-level cache if a block fits there.
 template <class F>
 void for_groups(const Blocked& s, F f) {
-  constexpr int64_t kFloats = 128 * 1024 / sizeof(float);
-  const int64_t group = std::max<int64_t>(1, kFloats / (s.n * s.plane()));
+  const int64_t group = std::max<int64_t>(1, kGroup / (s.n * s.plane()));
   for (int64_t b = 0; b < s.blocks(); b += group) f(b, std::min(s.blocks(), b + group));
 }
 

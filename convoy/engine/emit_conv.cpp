@@ -124,8 +124,36 @@ void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, 
                  pd.impl_info_str(), operands);
 }
 
+/// Where backward-data finds the weights: blocked ones in their transposed copy.
+Place transposed_weights(Builder& b, model::LayerId id, const ConvParts& p) {
+  const Tensor* weight = b.tensor(id, model::Role::weight);
+  if (p.layout != Layout::conv) return Place::of_weights(weight->offset);
+  const Place place = Place::of_transposed(b.transposed_size);
+  b.transpositions.push_back(
+      {weight->offset, b.transposed_size, weight->stored / (kBlock * kBlock)});
+  b.transposed_size += weight->stored;
+  return place;
+}
+
+void emit_own_data(Builder& b, model::LayerId id, const ConvParts& p, BufferId dy, BufferId dx) {
+  const int64_t offset = transposed_weights(b, id, p).offset;
+  b.emit(id, Phase::backward_data, std::string("own ") + b.kernels.isa, {dy, dx},
+         [=, s = p.shape, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
+           return [=, &k, pdy = m.floats(dy), pdx = m.floats(dx),
+                   w = m.weights.transposed + offset](RunState&) {
+             for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
+               k.conv_backward_data(s, n0, n1, pdy, w, pdx);
+             });
+           };
+         });
+}
+
 void emit_backward_data(Builder& b, model::LayerId id, const ConvParts& p, BufferId dy,
                         BufferId dx) {
+  if (b.kernels.conv_backward_data_supported(p.shape)) {
+    emit_own_data(b, id, p, dy, dx);
+    return;
+  }
   const auto pd = with_best_layout([&](bool ours) {
     const auto as = [&](const memory::desc& d) { return ours ? d : p.any(d); };
     const dnnl::convolution_backward_data::desc desc(
@@ -134,14 +162,7 @@ void emit_backward_data(Builder& b, model::LayerId id, const ConvParts& p, Buffe
     return dnnl::convolution_backward_data::primitive_desc(
         desc, user_scratchpad(), cpu_engine(), forward_desc(p, false, false));
   });
-  const Tensor* weight = b.tensor(id, model::Role::weight);
-  Place weights = Place::of_weights(weight->offset);
-  if (p.layout == Layout::conv) {
-    weights = Place::of_transposed(b.transposed_size);
-    b.transpositions.push_back(
-        {weight->offset, b.transposed_size, weight->stored / (kBlock * kBlock)});
-    b.transposed_size += weight->stored;
-  }
+  const Place weights = transposed_weights(b, id, p);
   emit_primitive(
       b, id, Phase::backward_data, dnnl::convolution_backward_data(pd), pd.scratchpad_desc(),
       pd.impl_info_str(),

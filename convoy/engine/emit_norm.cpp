@@ -1,5 +1,6 @@
 // Batch norm over a grain, with the addition and the ReLU that follow it.
 
+#include <algorithm>
 #include <cmath>
 
 #include "convoy/engine/builder.hpp"
@@ -19,6 +20,18 @@ struct NormParts {
   int64_t channels() const { return s.blocks() * kBlock; }
   static constexpr int kArrays = 8;
 };
+
+/// Calls pass(b0, b1) on small groups of channel blocks: what a first sweep over a group has read is
+/// still in the second-level cache for the next sweep.
+template <typename F>
+void for_groups(const NormParts& p, int threads, const F& pass) {
+  constexpr int64_t kGroupBytes = 128 * 1024;
+  const int64_t group =
+      std::max<int64_t>(1, kGroupBytes / (p.s.n * p.s.plane() * static_cast<int64_t>(sizeof(float))));
+  for_range(threads, p.s.blocks(), [&](int64_t begin, int64_t end) {
+    for (int64_t b0 = begin; b0 < end; b0 += group) pass(b0, std::min(b0 + group, end));
+  });
+}
 
 struct Arrays {
   float *scale, *shift, *mean, *inv_std, *variance, *a, *b, *c;
@@ -61,7 +74,7 @@ void emit_forward(Builder& b, const Node& node, const NormParts& p, BufferId x, 
          [=, relu = node.relu, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
            return [=, &k, v = Arrays(p, m), px = m.floats(x), pr = m.floats(residual),
                    py = m.floats(y), weights = m.weights.arena](RunState& run) {
-             for_range(threads, p.s.blocks(), [&](int64_t b0, int64_t b1) {
+             for_groups(p, threads, [&](int64_t b0, int64_t b1) {
                const float* mean = weights + p.mean;
                const float* variance = weights + p.variance;
                if (run.grain->training) {
@@ -114,36 +127,30 @@ void report_statistics(const NormParts& p, const Arrays& v, RunState& run, int64
   }
 }
 
+/// Sums, statistics and (where dx is wanted) the input's gradient. The layer's few own gradients
+/// are reported with it: splitting the sweeps would cost more than waiting for them.
 void emit_backward(Builder& b, const Node& node, const NormParts& p, Mask mask, BufferId x,
                    BufferId y, BufferId dy, BufferId dx) {
-  const std::string kernel = std::string("own ") + b.kernels.isa;
-  b.emit(node.head, Phase::backward_weights, kernel, {x, y, dy, p.saved},
+  // With Mask::output the sums mask dy in place.
+  const Mask left = mask == Mask::output ? Mask::none : mask;
+  b.emit(node.head, Phase::backward_data, std::string("own ") + b.kernels.isa,
+         {x, y, dy, dx, p.saved},
          [=, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
            return [=, &k, v = Arrays(p, m), px = m.floats(x), py = m.floats(y),
-                   pdy = m.floats(dy)](RunState& run) {
+                   pdy = m.floats(dy), pdx = m.floats(dx)](RunState& run) {
              float* d_scale = run.gradient(p.scale, p.begin);
              float* d_shift = run.gradient(p.shift, p.begin);
-             for_range(threads, p.s.blocks(), [&](int64_t b0, int64_t b1) {
+             for_groups(p, threads, [&](int64_t b0, int64_t b1) {
                k.bn_backward_sums(p.s, b0, b1, px, v.mean, v.inv_std, v.scale, v.shift, mask, py,
                                   pdy, d_scale, d_shift);
                coefficients(p, v, d_scale, d_shift, b0 * kBlock, b1 * kBlock);
                report_statistics(p, v, run, b0 * kBlock, b1 * kBlock);
-             });
-           };
-         });
-  b.completes(node.head);
-  if (dx == kNone) return;
-  // With Mask::output the sums have masked dy already.
-  const Mask left = mask == Mask::output ? Mask::none : mask;
-  b.emit(node.head, Phase::backward_data, kernel, {x, dy, dx, p.saved},
-         [=, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
-           return [=, &k, v = Arrays(p, m), px = m.floats(x), pdy = m.floats(dy),
-                   pdx = m.floats(dx)](RunState&) {
-             for_range(threads, p.s.blocks(), [&](int64_t b0, int64_t b1) {
+               if (pdx == nullptr) return;
                k.bn_backward(p.s, b0, b1, px, pdy, left, v.scale, v.shift, v.a, v.b, v.c, pdx);
              });
            };
          });
+  b.completes(node.head);
 }
 
 }  // namespace

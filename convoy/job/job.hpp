@@ -15,78 +15,85 @@
 namespace convoy::job {
 
 struct Augment {
-  bool flip = false;            ///< mirror left–right with probability ½
-  int64_t pad_crop = 0;         ///< pad by this many zero pixels, crop back at a random place
-  int64_t cutout = 0;           ///< side of one randomly placed square set to the mean; 0: off
+  bool flip = false;     ///< mirror left–right with probability ½
+  int64_t pad_crop = 0;  ///< pad by this many zero pixels, crop back at a random place
+  int64_t cutout = 0;    ///< side of one randomly placed square set to the mean; 0: off
+  bool operator==(const Augment&) const = default;
 };
 
 struct Data {
-  std::string kind;             ///< idx | cifar10 | cifar100 | synthetic
+  std::string kind;  ///< idx | cifar10 | cifar100 | synthetic
   std::string path;
-  std::vector<int64_t> shape;   ///< synthetic: [channels, height, width]
-  int64_t classes = 10;         ///< synthetic
-  int64_t size = 1024;          ///< synthetic: samples in the training set
-  std::vector<double> mean;     ///< per channel, of values in [0, 1]; empty: measured on the data
+  std::vector<int64_t> shape;  ///< synthetic: [channels, height, width]; else empty
+  int64_t classes = 10;        ///< synthetic
+  int64_t size = 1024;         ///< synthetic: samples in the training set
+  std::vector<double> mean;    ///< per channel, of values in [0, 1]; empty: measured on the data
   std::vector<double> std;
   Augment augment;
-  int64_t limit = 0;            ///< use only the first so many training samples; 0: all
-  int64_t threads = 1;          ///< loader threads
+  int64_t limit = 0;    ///< use only the first so many training samples; 0: all
+  int64_t threads = 1;  ///< loader threads
+  bool operator==(const Data&) const = default;
 };
 
 struct LearningRate {
   double peak = 0.1;
-  std::string schedule = "constant";  ///< constant | step | multi-step | polynomial | cosine | one-cycle
-  double warmup_epochs = 0;     ///< linear, from 0 to peak; one-cycle: length of the rising part (default 30 %)
-  double final = 0;             ///< cosine, polynomial, one-cycle: where it ends
-  double step_epochs = 30;      ///< step: every so many epochs …
+  /// constant | step | multi-step | polynomial | cosine | one-cycle
+  std::string schedule = "constant";
+  double warmup_epochs = 0;        ///< linear, from 0 to peak; one-cycle: the rising part (0: 30 %)
+  double final = 0;                ///< cosine, polynomial, one-cycle: where it ends
+  double step_epochs = 30;         ///< step: every so many epochs …
   std::vector<double> milestones;  ///< multi-step: at these epochs …
-  double gamma = 0.1;           ///< … multiply by this
-  double power = 1;             ///< polynomial
-  int64_t base_batch = 0;       ///< linear scaling rule: peak is for this batch; 0: off
+  double gamma = 0.1;              ///< … multiply by this
+  double power = 1;                ///< polynomial
+  int64_t base_batch = 0;          ///< linear scaling rule: peak is for this batch; 0: off
+  bool operator==(const LearningRate&) const = default;
 };
 
 struct Train {
   int64_t batch = 128;
   double epochs = 10;
-  int64_t max_steps = 0;        ///< 0: no limit
-  double max_seconds = 0;       ///< 0: no limit
+  int64_t max_steps = 0;   ///< 0: no limit
+  double max_seconds = 0;  ///< written train.max_time ("90s", "2h"); 0: no limit
   uint64_t seed = 1;
   std::string optimizer = "sgd";  ///< sgd | adam | lars
   LearningRate lr;
   double momentum = 0.9;
   bool nesterov = false;
   double weight_decay = 0;
-  bool decay_all = true;        ///< false: biases and batch-norm parameters are exempt from weight decay
-  double beta1 = 0.9;           ///< adam
+  bool decay_all = true;  ///< false: biases and batch norm are exempt from weight decay
+  double beta1 = 0.9;     ///< adam
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double trust = 0.001;         ///< lars: trust coefficient
-  double clip_norm = 0;         ///< largest norm of the whole gradient; 0: off
+  double trust = 0.001;  ///< lars: trust coefficient
+  double clip_norm = 0;  ///< largest norm of the whole gradient; 0: off
   double label_smoothing = 0;
   double eval_every = 1;        ///< epochs between evaluations; 0: only at the end
   int64_t patience = 0;         ///< stop after so many evaluations without a better one; 0: off
-  double checkpoint_every = 1;  ///< epochs between checkpoints of "last"
+  double checkpoint_every = 1;  ///< epochs between checkpoints of "last"; 0: only at the end
+  bool operator==(const Train&) const = default;
 };
 
 struct Engine {
-  int64_t grain = 0;            ///< samples per grain; 0: auto
-  int64_t lanes = 0;            ///< 0: one per core
+  int64_t grain = 0;  ///< samples per grain; 0: auto
+  int64_t lanes = 0;  ///< 0: one per core
   int64_t threads_per_lane = 1;
-  Bytes memory{0};              ///< most memory the run may take; 0: what the machine has free
+  Bytes memory{0};  ///< most memory the run may take; 0: what the machine has free
+  bool operator==(const Engine&) const = default;
 };
 
 struct Sync {
   std::string mode = "balanced";  ///< bsp | balanced (the same with one worker)
   bool reproducible = true;
+  bool operator==(const Sync&) const = default;
 };
 
 struct Job {
-  YAML::Node model;             ///< zoo name or graph, see convoy/model/yaml.hpp
+  YAML::Node model;  ///< zoo name or graph, see convoy/model/yaml.hpp
   Data data;
   Train train;
   Engine engine;
   Sync sync;
-  std::string file;             ///< where it was read from, for messages
+  std::string file;  ///< where it was read from, for messages
 };
 
 }  // namespace convoy::job

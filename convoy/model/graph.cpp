@@ -143,7 +143,7 @@ LayerId Graph::add(LayerKind kind, std::vector<LayerId> inputs, std::string name
     }
     sources.push_back(&layer(id));
   }
-  Layer added{std::move(name), std::move(kind), std::move(inputs), {}, {}};
+  Layer added{std::move(name), kind, std::move(inputs), {}, {}};
   infer(added, sources);
   const auto id = static_cast<LayerId>(layers_.size());
   ids_.emplace(added.name, id);

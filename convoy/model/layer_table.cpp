@@ -135,8 +135,8 @@ constexpr std::array<std::string_view, 4> kTypeNames{"integer", "integer or [v, 
 }  // namespace
 
 const std::vector<LayerType>& layer_types() {
-  static const std::vector<LayerType> kTypes = make_layer_types();
-  return kTypes;
+  static const std::vector<LayerType> types = make_layer_types();
+  return types;
 }
 
 const LayerType* find_layer_type(std::string_view name) {

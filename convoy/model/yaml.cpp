@@ -190,8 +190,8 @@ class Reader {
     std::string name = scopes_.back().prefix + (given ? *given : numbered(type.name));
     std::vector<LayerId> from =
         entry.IsMap() ? sources(entry) : std::vector<LayerId>{scopes_.back().previous};
-    return source_.located(
-        entry, [&] { return graph_.add(std::move(kind), std::move(from), std::move(name)); });
+    return source_.located(entry,
+                           [&] { return graph_.add(kind, std::move(from), std::move(name)); });
   }
 
   const LayerType& type_of(const YAML::Node& entry) const {
@@ -308,8 +308,8 @@ class Reader {
     const std::string name = source_.word(node, "from");
     if (name == "start") return scopes_.back().start;
     if (name == "previous") return scopes_.back().previous;
-    for (auto scope = scopes_.rbegin(); scope != scopes_.rend(); ++scope) {
-      if (const auto found = graph_.find(scope->prefix + name)) return *found;
+    for (size_t depth = scopes_.size(); depth > 0; --depth) {
+      if (const auto found = graph_.find(scopes_[depth - 1].prefix + name)) return *found;
     }
     refuse_source(node, name);
   }

@@ -40,6 +40,7 @@ std::string kind_text(const LayerKind& kind) {
 
 std::string from_text(const Graph& graph, const std::vector<LayerId>& inputs) {
   std::vector<std::string> names;
+  names.reserve(inputs.size());
   for (const LayerId id : inputs) names.push_back(scalar(graph.layer(id).name));
   return names.size() == 1 ? names.front() : fmt::format("[{}]", join(names));
 }

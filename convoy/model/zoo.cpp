@@ -38,7 +38,7 @@ LayerId default_mlp(Graph& graph, int64_t classes) {
 
 const std::vector<Recipe>& recipes() {
   namespace parts = zoo_parts;
-  static const std::vector<Recipe> kRecipes{
+  static const std::vector<Recipe> all{
       {{"mlp", "fully connected, two hidden layers of 512 ReLUs or as `hidden` says; 1×28×28"},
        kMnist,
        10,
@@ -105,7 +105,7 @@ const std::vector<Recipe>& recipes() {
        9304,
        parts::cd_dnn},
   };
-  return kRecipes;
+  return all;
 }
 
 const Recipe& find_recipe(const std::string& name) {
@@ -122,12 +122,12 @@ const Recipe& find_recipe(const std::string& name) {
 }  // namespace
 
 const std::vector<ZooEntry>& zoo() {
-  static const std::vector<ZooEntry> kEntries = [] {
+  static const std::vector<ZooEntry> listed = [] {
     std::vector<ZooEntry> entries;
     for (const Recipe& recipe : recipes()) entries.push_back(recipe.entry);
     return entries;
   }();
-  return kEntries;
+  return listed;
 }
 
 Graph build(const std::string& name, const ZooOptions& options) {

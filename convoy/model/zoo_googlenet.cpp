@@ -43,7 +43,7 @@ LayerId halve(Graph& graph, LayerId from, const std::string& name) {
 
 LayerId googlenet_bn(Graph& graph, int64_t classes) {
   using Modules = std::vector<std::pair<const char*, Widths>>;
-  static const std::vector<Modules> kStages{
+  static const std::vector<Modules> stages{
       {{"3a", {64, 96, 128, 16, 32, 32}}, {"3b", {128, 128, 192, 32, 96, 64}}},
       {{"4a", {192, 96, 208, 16, 48, 64}},
        {"4b", {160, 112, 224, 24, 64, 64}},
@@ -57,7 +57,7 @@ LayerId googlenet_bn(Graph& graph, int64_t classes) {
   x = conv_bn_relu(graph, x, square(64, 1), "conv2_reduce");
   x = conv_bn_relu(graph, x, square(192, 3, 1, 1), "conv2");
   int pools = 1;
-  for (const Modules& stage : kStages) {
+  for (const Modules& stage : stages) {
     x = halve(graph, x, "pool" + std::to_string(++pools));
     for (const auto& [name, widths] : stage) {
       x = inception(graph, x, widths, std::string("inception") + name);

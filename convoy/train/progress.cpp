@@ -52,9 +52,9 @@ std::string format_standing(const Standing& s, int columns) {
   if (s.left) fields.push_back(to_string(*s.left) + " left");
   std::string line;
   for (const std::string& field : fields) {
-    const std::string longer = line.empty() ? field : line + "  " + field;
-    if (columns > 0 && width(longer) > columns) break;
-    line = longer;
+    const std::string_view gap = line.empty() ? "" : "  ";
+    if (columns > 0 && width(line) + width(gap) + width(field) > columns) break;
+    line.append(gap).append(field);
   }
   return line;
 }

@@ -1,6 +1,6 @@
 #include <cmath>
 #include <limits>
-#include <ostream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -11,14 +11,16 @@
 
 namespace convoy::engine {
 
-void PrintTo(const ConvShape& s, std::ostream* out) {
-  *out << s.n << "x" << s.ic << "x" << s.ih << "x" << s.iw << " -> " << s.oc << ", kernel " << s.kh
-       << "x" << s.kw << ", stride " << s.stride_h << "x" << s.stride_w << ", pad " << s.pad_h
-       << "x" << s.pad_w << ", dilation " << s.dilation_h << "x" << s.dilation_w << ", groups "
-       << s.groups << (s.plain_input ? ", plain" : "");
-}
-
 namespace {
+
+std::string describe(const ConvShape& s) {
+  std::ostringstream out;
+  out << s.n << "x" << s.ic << "x" << s.ih << "x" << s.iw << " -> " << s.oc << ", kernel " << s.kh
+      << "x" << s.kw << ", stride " << s.stride_h << "x" << s.stride_w << ", pad " << s.pad_h << "x"
+      << s.pad_w << ", dilation " << s.dilation_h << "x" << s.dilation_w << ", groups " << s.groups
+      << (s.plain_input ? ", plain" : "");
+  return out.str();
+}
 
 constexpr float kUnset = std::numeric_limits<float>::quiet_NaN();
 
@@ -185,7 +187,7 @@ class ConvWeights : public testing::TestWithParam<const char*> {
 
 TEST_P(ConvWeights, GradientIsTheSumOverAllPositions) {
   for (const ConvShape& s : shapes()) {
-    SCOPED_TRACE(testing::PrintToString(s));
+    SCOPED_TRACE(describe(s));
     ASSERT_TRUE(kernels_->conv_backward_weights_supported(s));
     const Problem problem(s);
     const auto dw = problem.run(*kernels_, {0, blocks(s.oc)});
@@ -205,7 +207,7 @@ TEST_P(ConvWeights, GradientIsTheSumOverAllPositions) {
 
 TEST_P(ConvWeights, BitsDoNotDependOnHowTheBlocksAreCut) {
   for (const ConvShape& s : shapes()) {
-    SCOPED_TRACE(testing::PrintToString(s));
+    SCOPED_TRACE(describe(s));
     const Problem problem(s);
     const int64_t all = blocks(s.oc);
     const auto whole = problem.run(*kernels_, {0, all});

@@ -60,7 +60,8 @@ class LinearKernels : public testing::TestWithParam<const char*> {
 };
 
 TEST_P(LinearKernels, ForwardIsTheProductWithTheTransposedWeights) {
-  for (const auto& [n, k, f] : layers()) {
+  for (const Layer& layer : layers()) {
+    const int64_t n = layer.n, k = layer.k, f = layer.f;
     SCOPED_TRACE(testing::Message() << n << " x " << k << " -> " << f);
     const auto x = random_values(n * k, 1);
     const auto w = random_values(f * k, 2);
@@ -88,7 +89,8 @@ TEST_P(LinearKernels, ForwardAddsTheBiasBeforeTheRelu) {
 }
 
 TEST_P(LinearKernels, BackwardDataIsTheProductWithTheWeights) {
-  for (const auto& [n, k, f] : layers()) {
+  for (const Layer& layer : layers()) {
+    const int64_t n = layer.n, k = layer.k, f = layer.f;
     SCOPED_TRACE(testing::Message() << n << " x " << k << " -> " << f);
     const auto dy = random_values(n * f, 1);
     const auto w = random_values(f * k, 2);
@@ -101,7 +103,8 @@ TEST_P(LinearKernels, BackwardDataIsTheProductWithTheWeights) {
 }
 
 TEST_P(LinearKernels, BackwardWeightsSumOverTheSamples) {
-  for (const auto& [n, k, f] : layers()) {
+  for (const Layer& layer : layers()) {
+    const int64_t n = layer.n, k = layer.k, f = layer.f;
     SCOPED_TRACE(testing::Message() << n << " x " << k << " -> " << f);
     const auto x = random_values(n * k, 1);
     const auto dy = random_values(n * f, 2);
@@ -114,7 +117,8 @@ TEST_P(LinearKernels, BackwardWeightsSumOverTheSamples) {
 }
 
 TEST_P(LinearKernels, BitsDoNotDependOnHowTheOutputIsCut) {
-  for (const auto& [n, k, f] : layers()) {
+  for (const Layer& layer : layers()) {
+    const int64_t n = layer.n, k = layer.k, f = layer.f;
     SCOPED_TRACE(testing::Message() << n << " x " << k << " -> " << f);
     const auto x = random_values(n * k, 1);
     const auto w = random_values(f * k, 2);

@@ -165,6 +165,31 @@ TEST_P(NormKernels, BackwardCombinesGradientAndInput) {
   }
 }
 
+// Beyond some size results are stored around the caches, unless in place.
+TEST_P(NormKernels, LargeResultsAreTheSameBits) {
+  const Backward b(Blocked{1, 8, 512, 520});
+  for (const bool relu : {false, true}) {
+    Floats y = garbage(b.s.size());
+    Floats in_place = b.x;
+    for (Floats* to : {&y, &in_place}) {
+      const float* from = to == &y ? b.x.data() : to->data();
+      kernels().bn_forward(b.s, 0, 1, from, b.scale.data(), b.shift.data(),
+                           relu ? nullptr : b.dy.data(), relu, to->data());
+    }
+    EXPECT_EQ(y, in_place);
+  }
+  for (const Mask mask : {Mask::none, Mask::recompute}) {
+    Floats dx = garbage(b.s.size());
+    Floats in_place = b.dy;
+    for (Floats* to : {&dx, &in_place}) {
+      const float* from = to == &dx ? b.dy.data() : to->data();
+      kernels().bn_backward(b.s, 0, 1, b.x.data(), from, mask, b.scale.data(), b.shift.data(),
+                            b.mean.data(), b.inv_std.data(), b.shift.data(), to->data());
+    }
+    EXPECT_EQ(dx, in_place);
+  }
+}
+
 TEST_P(NormKernels, CuttingTheChannelsDoesNotChangeTheBits) {
   const Backward b(Blocked{4, 64, 14, 14});
   Floats whole = garbage(64 * 4);

@@ -8,7 +8,8 @@ namespace {
 using PointwiseKernels = KernelTest;
 CONVOY_FOR_EVERY_INSTRUCTION_SET(PointwiseKernels);
 
-const std::vector<int64_t> kCounts{8, 24, 32, 40, 1000};
+// The last is large enough to be stored around the caches.
+const std::vector<int64_t> kCounts{8, 24, 32, 40, 1000, (2 << 20) + 8};
 
 TEST_P(PointwiseKernels, ReluCutsBelowZeroAndItsGradientFollowsTheOutput) {
   for (const int64_t n : kCounts) {
@@ -16,8 +17,11 @@ TEST_P(PointwiseKernels, ReluCutsBelowZeroAndItsGradientFollowsTheOutput) {
     const Floats dy = normal(n, 2);
     Floats y = garbage(n);
     Floats dx = dy;
+    Floats apart = garbage(n);
     kernels().relu(n, x.data(), y.data());
     kernels().relu_backward(n, y.data(), dx.data(), dx.data());
+    kernels().relu_backward(n, y.data(), dy.data(), apart.data());
+    EXPECT_EQ(dx, apart);
     for (size_t i = 0; i < x.size(); ++i) {
       ASSERT_EQ(y[i], std::max(x[i], 0.0F));
       ASSERT_EQ(dx[i], x[i] > 0 ? dy[i] : 0.0F);
@@ -40,11 +44,14 @@ TEST_P(PointwiseKernels, AddsAndAccumulates) {
     Floats sum = a;
     Floats cut = b;
     Floats total = b;
+    Floats apart = garbage(n);
+    kernels().add(n, a.data(), b.data(), false, apart.data());
     kernels().add(n, sum.data(), b.data(), false, sum.data());
     kernels().add(n, a.data(), cut.data(), true, cut.data());
     kernels().accumulate(n, a.data(), total.data());
     for (size_t i = 0; i < a.size(); ++i) {
       ASSERT_EQ(sum[i], a[i] + b[i]);
+      ASSERT_EQ(apart[i], a[i] + b[i]);
       ASSERT_EQ(cut[i], std::max(a[i] + b[i], 0.0F));
       ASSERT_EQ(total[i], a[i] + b[i]);
     }

@@ -216,6 +216,28 @@ TEST_P(PoolKernels, OnlyTheAskedImagesAreWritten) {
   EXPECT_EQ(whole, cut);
 }
 
+// Beyond some size results are stored around the caches.
+TEST_P(PoolKernels, LargeGradientsAreTheSameBitsAsThoseOfSingleImages) {
+  for (const PoolShape& s : {pool({9, 8, 180, 181}, 2, 2, 0), pool({9, 8, 180, 181}, 3, 2, 1)}) {
+    const Blocked out = output(s);
+    const Floats x = activation(s.in, 1);
+    Floats y = garbage(out.size());
+    Bytes argmax(y.size());
+    kernels().max_pool(s, 0, out.n, x.data(), y.data(), argmax.data());
+    PoolShape single = s;
+    single.in.n = 1;
+    Floats whole = garbage(s.in.size());
+    Floats apart = garbage(s.in.size());
+    kernels().max_pool_backward(s, 0, out.n, y.data(), argmax.data(), nullptr, whole.data());
+    for (int64_t n = 0; n < out.n; ++n) {
+      kernels().max_pool_backward(single, 0, 1, y.data() + n * out.image(),
+                                  argmax.data() + n * out.image(), nullptr,
+                                  apart.data() + n * s.in.image());
+    }
+    EXPECT_EQ(whole, apart);
+  }
+}
+
 struct Lrn {
   int64_t size;
   double alpha;
@@ -248,6 +270,15 @@ TEST_P(PoolKernels, LrnDividesByThePowerOfTheNeighbours) {
       });
     }
   }
+}
+
+TEST_P(PoolKernels, LrnSpreadsABrokenNumberToTheWindowsItIsIn) {
+  const Blocked s{1, 8};
+  Floats x = activation(s, 8);
+  x[3] = std::nanf("");
+  Floats y = garbage(8);
+  kernels().lrn(s, 0, 1, 3, 1, 0.75F, 1, x.data(), y.data());
+  for (size_t c = 0; c < 8; ++c) EXPECT_EQ(std::isnan(y[c]), c >= 2 && c <= 4) << c;
 }
 
 TEST_P(PoolKernels, LrnGradientCountsEveryWindowAChannelIsIn) {

@@ -19,7 +19,7 @@ auto refuses(Parts... parts) {
 
 Shape after(Shape input, LayerKind kind) {
   Graph graph(input);
-  return graph.layer(graph.add(std::move(kind), {graph.input()})).out;
+  return graph.layer(graph.add(kind, {graph.input()})).out;
 }
 
 TEST(Shape, IsPrintedAsAVectorWhenItIsOne) {
@@ -185,12 +185,12 @@ TEST(Graph, RefusesSettingsOutsideTheirRange) {
 }
 
 TEST(Graph, RefusesNumbersThatWouldOverflow) {
-  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
-  EXPECT_THAT([] { Graph({kHuge, kHuge, 1}); }, refuses("more than 2147483647 values"));
+  constexpr int64_t huge = std::numeric_limits<int64_t>::max();
+  EXPECT_THAT([] { Graph({huge, huge, 1}); }, refuses("more than 2147483647 values"));
   EXPECT_THAT([] { Graph({3, 0, 1}); }, refuses("3×0×1", "not positive"));
-  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = kHuge}); }, refuses("out is"));
-  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = 1, .kernel = {kHuge, 1}}); }, refuses("kernel is"));
-  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = 1, .pad = {kHuge, 1}}); }, refuses("pad is"));
+  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = huge}); }, refuses("out is"));
+  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = 1, .kernel = {huge, 1}}); }, refuses("kernel is"));
+  EXPECT_THAT([] { after({1, 8, 8}, Conv{.out = 1, .pad = {huge, 1}}); }, refuses("pad is"));
   EXPECT_THAT([] { after({1, 40'000, 40'000}, Linear{.out = 1'000'000}); }, refuses("2^40"));
 }
 

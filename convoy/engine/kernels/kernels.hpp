@@ -63,6 +63,11 @@ struct ConvShape {
 struct Kernels {
   const char* isa;
 
+  // ---- measuring (peak.cpp) ----------------------------------------------------------------------
+  /// Independent multiply-adds in registers only; returns something that depends on all of them.
+  double (*fma_loop)(int64_t iterations);
+  double fma_loop_flops;  ///< per iteration
+
   // ---- batch norm (norm.cpp): all per channel block -------------------------------------------
   /// Mean and biased variance over n, h, w. Accurate also when |mean| ≫ deviation.
   void (*bn_statistics)(const Blocked& s, int64_t b0, int64_t b1, const float* x, float* mean,
@@ -161,6 +166,11 @@ struct Kernels {
   /// gOIhw8i8o: [g][oc/8][ic/8][kh][kw][8i][8o]; plain_input: Ohwi8o: [oc/8][kh][kw][ic][8o].
   void (*conv_backward_weights)(const ConvShape& s, int64_t b0, int64_t b1, const float* x,
                                 const float* dy, float* dw, float* scratch);
+  /// True if conv_backward_data handles the shape and oneDNN would be slower.
+  bool (*conv_backward_data_supported)(const ConvShape& s);
+  /// dx of images [n0, n1) from dy and the weights as OIhw8o8i.
+  void (*conv_backward_data)(const ConvShape& s, int64_t n0, int64_t n1, const float* dy,
+                             const float* w, float* dx);
   /// Swaps the inner 8×8 of `blocks` weight blocks: OIhw8i8o[o][i][kh][kw] → OIhw8o8i, the layout
   /// that backward-data reads. Same outer order.
   void (*transpose_blocks)(int64_t blocks, const float* from, float* to);

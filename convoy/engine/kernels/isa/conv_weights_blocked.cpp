@@ -11,14 +11,21 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
+constexpr int kMaxWidth = 3;  // output blocks of a tile
 constexpr int64_t kStripPixels = 192;
 constexpr int64_t kChunkFloats = 64 * 1024;  // 256 KiB of x: half a second-level cache
+
+/// Where what is wanted next lies, seen from each pixel.
+struct Ahead {
+  int64_t x, dy;
+};
 
 /// The pixels a tile visits; all steps in floats.
 struct Walk {
   int64_t images, rows, pixels;
   int64_t x_image, x_row, x_pixel;
   int64_t dy_image, dy_row;
+  Ahead ahead;
 };
 
 struct Output {
@@ -27,7 +34,9 @@ struct Output {
   bool first;     // the first strip: dw holds nothing yet
 };
 
-template <int V, int M>
+/// kFetch: a single tap uses a pixel so few times that the caches need to be told what comes next
+/// (measured; with strides it does not pay).
+template <int V, int M, bool kFetch>
 [[gnu::noinline]] void tile(const Walk& walk, const float* x, const float* dy, int64_t dy_block,
                             const Output& out) {
   for (int v = 0; v < V; ++v) {
@@ -40,8 +49,14 @@ template <int V, int M>
     for (int64_t row = 0; row < walk.rows; ++row) {
       const float* xp = x_row;
       const float* dyp = dy_row;
+#pragma GCC unroll 4
       for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
-        sums.add_product([&](int v) { return dyp + v * dy_block; }, [&](int m) { return xp[m]; });
+        sums.add_product([&](int v) { return load(dyp + v * dy_block); },
+                         [&](int m) { return xp[m]; });
+        if constexpr (kFetch) {
+          __builtin_prefetch(xp + walk.ahead.x);
+          __builtin_prefetch(dyp + walk.ahead.dy, 0, 2);
+        }
         xp += walk.x_pixel;
         dyp += kBlock;
       }
@@ -62,19 +77,19 @@ template <int V, int M>
 }
 
 /// Both halves of an input block; the second one may be padding only.
-template <int V>
+template <int V, bool kFetch>
 void block(const Walk& walk, const float* x, const float* dy, int64_t dy_block, Output out,
            int64_t channels) {
-  constexpr int kHalf = 4;
+  constexpr int half = 4;
   if constexpr (V == 1) {
-    tile<1, kBlock>(walk, x, dy, dy_block, out);
+    tile<1, kBlock, kFetch>(walk, x, dy, dy_block, out);
   } else {
-    tile<V, kHalf>(walk, x, dy, dy_block, out);
-    out.dw += kHalf * kBlock;
-    if (channels > kHalf) {
-      tile<V, kHalf>(walk, x + kHalf, dy, dy_block, out);
+    tile<V, half, kFetch>(walk, x, dy, dy_block, out);
+    out.dw += half * kBlock;
+    if (channels > half) {
+      tile<V, half, kFetch>(walk, x + half, dy, dy_block, out);
     } else if (out.first) {
-      for (int v = 0; v < V; ++v) std::fill_n(out.dw + v * out.block, kHalf * kBlock, 0.0F);
+      for (int v = 0; v < V; ++v) std::fill_n(out.dw + v * out.block, half * kBlock, 0.0F);
     }
   }
 }
@@ -86,8 +101,8 @@ struct Strips {
 
   explicit Strips(const ConvShape& s) : images(s.n), rows(1), columns(1) {
     const int64_t plane = s.oh * s.ow;
-    if (plane <= kStripPixels) {
-      images = ceil_div(s.n, kStripPixels / plane);
+    if (plane <= kStripPixels * 5 / 4) {
+      images = ceil_div(s.n, std::max<int64_t>(1, kStripPixels / plane));
     } else {
       columns = ceil_div(s.ow, 2 * kStripPixels);
       rows = ceil_div(s.oh, std::max<int64_t>(1, kStripPixels / ceil_div(s.ow, columns)));
@@ -138,8 +153,8 @@ class Group {
         const Strip strip(s_, strips, index);
         for (int64_t b = b0; b < b1;) {
           const int64_t left = b1 - b;
-          const int64_t width = left == 4 ? 2 : std::min<int64_t>(left, 3);
-          outputs(strip, inputs, b, width, index == 0);
+          const int64_t width = left == 4 ? 2 : std::min<int64_t>(left, kMaxWidth);
+          outputs(strip, inputs, b, width, {b0, b1}, index == 0);
           b += width;
         }
       }
@@ -147,20 +162,35 @@ class Group {
   }
 
  private:
-  void outputs(const Strip& strip, Range inputs, int64_t b, int64_t width, bool first) const {
+  void outputs(const Strip& strip, Range inputs, int64_t b, int64_t width, Range all,
+               bool first) const {
     for (int64_t i = inputs.begin; i < inputs.end; ++i) {
       const int64_t channels = s_.ic / s_.groups - i * kBlock;
+      const Ahead ahead = b + width < all.end
+                              ? Ahead{i + 1 < inputs.end ? x_plane_ : 0, width * dy_plane_}
+                              : next_strip(strip, all.begin - b);
+      const int64_t nth = i - inputs.begin;
+      const int64_t dy_ahead = nth < kMaxWidth ? ahead.dy + nth * dy_plane_ : 0;
       Output out{dw_ + b * dw_block_ + i * s_.kh * s_.kw * kBlock * kBlock, dw_block_, first};
       for (int64_t kh = 0; kh < s_.kh; ++kh) {
         for (int64_t kw = 0; kw < s_.kw; ++kw, out.dw += kBlock * kBlock) {
-          tap(strip, kh, kw, i, b, width, out, channels);
+          tap(strip, kh, kw, i, b, width, {ahead.x, dy_ahead}, out, channels);
         }
       }
     }
   }
 
+  /// The same place in the next strip, `blocks` further.
+  Ahead next_strip(const Strip& strip, int64_t blocks) const {
+    if (strip.rows.size() == s_.oh) {
+      return {strip.images.size() * x_image_, strip.images.size() * dy_image_ + blocks * dy_plane_};
+    }
+    return {strip.rows.size() * s_.stride_h * s_.iw * kBlock,
+            strip.rows.size() * s_.ow * kBlock + blocks * dy_plane_};
+  }
+
   void tap(const Strip& strip, int64_t kh, int64_t kw, int64_t i, int64_t b, int64_t width,
-           const Output& out, int64_t channels) const {
+           Ahead ahead, const Output& out, int64_t channels) const {
     const Range rows = intersect(rows_[kh], strip.rows);
     const Range columns = intersect(columns_[kw], strip.columns);
     Walk walk{strip.images.size(),
@@ -170,7 +200,8 @@ class Group {
               s_.stride_h * s_.iw * kBlock,
               s_.stride_w * kBlock,
               dy_image_,
-              s_.ow * kBlock};
+              s_.ow * kBlock,
+              ahead};
     if (walk.pixels * walk.x_pixel == walk.x_row && walk.pixels * kBlock == walk.dy_row) {
       walk.pixels *= walk.rows;
       walk.rows = std::min<int64_t>(walk.rows, 1);
@@ -184,13 +215,23 @@ class Group {
       dy += strip.images.begin * dy_image_ + b * dy_plane_ +
             (rows.begin * s_.ow + columns.begin) * kBlock;
     }
+    if (s_.kh * s_.kw == 1 && s_.stride_h * s_.stride_w == 1) {
+      blocks<true>(width, walk, x, dy, out, channels);
+    } else {
+      blocks<false>(width, walk, x, dy, out, channels);
+    }
+  }
+
+  template <bool kFetch>
+  void blocks(int64_t width, const Walk& walk, const float* x, const float* dy, const Output& out,
+              int64_t channels) const {
     switch (width) {
       case 1:
-        return block<1>(walk, x, dy, dy_plane_, out, channels);
+        return block<1, kFetch>(walk, x, dy, dy_plane_, out, channels);
       case 2:
-        return block<2>(walk, x, dy, dy_plane_, out, channels);
+        return block<2, kFetch>(walk, x, dy, dy_plane_, out, channels);
       default:
-        return block<3>(walk, x, dy, dy_plane_, out, channels);
+        return block<kMaxWidth, kFetch>(walk, x, dy, dy_plane_, out, channels);
     }
   }
 

@@ -55,7 +55,7 @@ template <int V, int M>
     const float* dyp = dy + row * walk.dy_row;
     int64_t at = 0;
     for (int64_t pixel = walk.pixels; pixel > 0; --pixel) {
-      sums.add_product([&](int v) { return dyp + v * walk.dy_block; },
+      sums.add_product([&](int v) { return load(dyp + v * walk.dy_block); },
                        [&](int m) { return x[m][at]; });
       at += walk.x_pixel;
       dyp += kBlock;

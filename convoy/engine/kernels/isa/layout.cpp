@@ -13,18 +13,23 @@ IVec splat_int(int64_t x) {
 }
 
 /// One destination block: its eight channels are consecutive source channels, which straddle two
-/// blocks of the source, `low` from lane `shift` on and then `high`.
-template <bool kAccumulate>
-void copy_plane(int64_t plane, const float* low, const float* high, int64_t shift, IVec valid,
+/// blocks of the source, `low` from lane kShift on and then `high`.
+template <int kShift>
+void copy_plane(int64_t plane, const float* low, const float* high, IVec valid, bool accumulate,
                 float* to) {
-  const IVec order = kLanes + splat_int(shift);
   for (int64_t i = 0; i < plane; i += kBlock) {
     const Vec moved =
-        shift == 0 ? load(low + i) : __builtin_shuffle(load(low + i), load(high + i), order);
+        __builtin_shufflevector(load(low + i), load(high + i), kShift, kShift + 1, kShift + 2,
+                                kShift + 3, kShift + 4, kShift + 5, kShift + 6, kShift + 7);
     const Vec old = load(to + i);
-    store(to + i, kAccumulate ? old + keep(valid, moved) : (valid ? moved : old));
+    store(to + i, accumulate ? old + keep(valid, moved) : (valid ? moved : old));
   }
 }
+
+using CopyPlane = void (*)(int64_t, const float*, const float*, IVec, bool, float*);
+constexpr CopyPlane kCopyPlane[kBlock] = {copy_plane<0>, copy_plane<1>, copy_plane<2>,
+                                          copy_plane<3>, copy_plane<4>, copy_plane<5>,
+                                          copy_plane<6>, copy_plane<7>};
 
 void copy_channels(const Blocked& sx, const float* x, int64_t from, const Blocked& sy, float* y,
                    int64_t to, int64_t count, int64_t n0, int64_t n1, bool accumulate) {
@@ -33,7 +38,6 @@ void copy_channels(const Blocked& sx, const float* x, int64_t from, const Blocke
     for (int64_t b = to / kBlock; b * kBlock < to + count; ++b) {
       // The source channel of lane 0 may be negative by less than a block: that lane is not copied.
       const int64_t source = from + b * kBlock - to + kBlock;
-      const int64_t shift = source % kBlock;
       const int64_t block = source / kBlock - 1;
       const float* image = x + n * sx.image();
       const float* low = image + larger(block, 0) * plane;
@@ -41,11 +45,7 @@ void copy_channels(const Blocked& sx, const float* x, int64_t from, const Blocke
       const IVec channel = kLanes + splat_int(b * kBlock);
       const IVec valid = (channel >= splat_int(to)) & (channel < splat_int(to + count));
       float* target = y + n * sy.image() + b * plane;
-      if (accumulate) {
-        copy_plane<true>(plane, low, high, shift, valid, target);
-      } else {
-        copy_plane<false>(plane, low, high, shift, valid, target);
-      }
+      kCopyPlane[source % kBlock](plane, low, high, valid, accumulate, target);
     }
   }
 }
@@ -54,19 +54,19 @@ void copy_channels(const Blocked& sx, const float* x, int64_t from, const Blocke
 [[gnu::always_inline]] inline void transpose(Vec* rows) {
   Vec t[8];
   for (int i = 0; i < 8; i += 2) {
-    t[i] = __builtin_shuffle(rows[i], rows[i + 1], IVec{0, 8, 2, 10, 4, 12, 6, 14});
-    t[i + 1] = __builtin_shuffle(rows[i], rows[i + 1], IVec{1, 9, 3, 11, 5, 13, 7, 15});
+    t[i] = __builtin_shufflevector(rows[i], rows[i + 1], 0, 8, 2, 10, 4, 12, 6, 14);
+    t[i + 1] = __builtin_shufflevector(rows[i], rows[i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
   }
   Vec u[8];
   for (int i = 0; i < 8; i += 4) {
     for (int j = 0; j < 2; ++j) {
-      u[i + j] = __builtin_shuffle(t[i + j], t[i + j + 2], IVec{0, 1, 8, 9, 4, 5, 12, 13});
-      u[i + j + 2] = __builtin_shuffle(t[i + j], t[i + j + 2], IVec{2, 3, 10, 11, 6, 7, 14, 15});
+      u[i + j] = __builtin_shufflevector(t[i + j], t[i + j + 2], 0, 1, 8, 9, 4, 5, 12, 13);
+      u[i + j + 2] = __builtin_shufflevector(t[i + j], t[i + j + 2], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   }
   for (int i = 0; i < 4; ++i) {
-    rows[i] = __builtin_shuffle(u[i], u[i + 4], IVec{0, 1, 2, 3, 8, 9, 10, 11});
-    rows[i + 4] = __builtin_shuffle(u[i], u[i + 4], IVec{4, 5, 6, 7, 12, 13, 14, 15});
+    rows[i] = __builtin_shufflevector(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    rows[i + 4] = __builtin_shufflevector(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
 

@@ -37,8 +37,9 @@ template <class F>
 /// the last-level cache a lane can hope for. Then a line need not be read before it is written.
 enum class To { cache, memory };
 
+inline constexpr int64_t kShare = 2 << 20;
+
 inline To destination(int64_t floats) {
-  constexpr int64_t kShare = 2 << 20;
   return floats > kShare ? To::memory : To::cache;
 }
 
@@ -73,9 +74,10 @@ inline void prefetch(const float* p) {
 /// How far ahead a kernel that goes through the planes of a channel block should prefetch its
 /// inputs, `next` being the distance of the plane it comes to next. The hardware finds its way in a
 /// large plane, but not to the next; with small planes that would be most of the time spent.
+inline constexpr int64_t kSmallPlane = 2048;
+
 inline int64_t lookahead(const Blocked& s, int64_t next) {
-  constexpr int64_t kSmall = 2048;
-  return s.plane() <= kSmall ? next : 0;
+  return s.plane() <= kSmallPlane ? next : 0;
 }
 
 /// Calls f(i) for the pixels of channel block b of all images, and touch(j) to prefetch. From the

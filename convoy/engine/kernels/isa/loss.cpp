@@ -22,6 +22,14 @@ bool any(IVec v) {
   return (v[0] | v[1] | v[2] | v[3] | v[4] | v[5] | v[6] | v[7]) != 0;
 }
 
+/// Calls f(c, real) for the columns c = 0, 8, …; `real` tells classes from padding.
+template <class F>
+[[gnu::always_inline]] inline void for_classes(int64_t classes, F f) {
+  int64_t c = 0;
+  for (; c + kBlock <= classes; c += kBlock) f(c, ~IVec{});
+  if (c < classes) f(c, lanes_from(c) < static_cast<int32_t>(classes));
+}
+
 /// What one look at the logits of a sample tells.
 struct Row {
   float largest;   ///< not NaN, unless the first is
@@ -34,14 +42,13 @@ Row survey(int64_t classes, const float* x, int32_t label) {
   Vec largest = splat(x[0]);
   Vec total{};
   IVec beaten{};
-  for (int64_t c = 0; c < classes; c += kBlock) {
-    const IVec lane = lanes_from(c);
-    const IVec real = lane < static_cast<int32_t>(classes);
+  for_classes(classes, [&](int64_t c, IVec real) {
+    const IVec earlier = lanes_from(c) < label;
     const Vec v = load(x + c);
     largest = (real & (v > largest)) ? v : largest;
     total += keep(real, v);
-    beaten |= real & (((lane < label) & ~(v < mine)) | ((lane >= label) & ~(v <= mine)));
-  }
+    beaten |= real & (~(v <= mine) | (earlier & (v == mine)));
+  });
   Row row{largest[0], sum(total), !any(beaten)};
   for (int i = 1; i < kBlock; ++i) {
     if (largest[i] > row.largest) row.largest = largest[i];
@@ -68,12 +75,11 @@ void softmax_cross_entropy(int64_t n, int64_t classes, float smoothing, float gr
     const Row seen = survey(classes, row, label);
     const double mine = row[label];
     Vec total{};
-    for (int64_t c = 0; c < classes; c += kBlock) {
-      const IVec real = lanes_from(c) < static_cast<int32_t>(classes);
+    for_classes(classes, [&](int64_t c, IVec real) {
       const Vec e = keep(real, exp(load(row + c) - splat(seen.largest)));
       total += e;
       if (gradient != nullptr) store(gradient + c, e);
-    }
+    });
     const double denominator = sum(total);
     const double level = seen.largest + std::log(denominator);
     const double mean = seen.total / static_cast<double>(classes);
@@ -81,12 +87,11 @@ void softmax_cross_entropy(int64_t n, int64_t classes, float smoothing, float gr
     *correct += seen.predicted ? 1 : 0;
     if (gradient == nullptr) continue;
     const Vec factor = splat(static_cast<float>(gradient_scale / denominator));
-    for (int64_t c = 0; c < classes; c += kBlock) {
-      const IVec lane = lanes_from(c);
-      const Vec target = keep(lane < static_cast<int32_t>(classes), splat(elsewhere)) +
-                         keep(lane == label, splat(1.0F - smoothing));
-      store(gradient + c, factor * load(gradient + c) - splat(gradient_scale) * target);
-    }
+    const Vec everywhere = splat(gradient_scale * elsewhere);
+    for_classes(classes, [&](int64_t c, IVec real) {
+      store(gradient + c, factor * load(gradient + c) - keep(real, everywhere));
+    });
+    gradient[label] -= gradient_scale * (1.0F - smoothing);
   }
 }
 
@@ -105,13 +110,11 @@ void mean_squared_error(int64_t n, int64_t classes, float gradient_scale, const 
     }
     *correct += survey(classes, row, label).predicted ? 1 : 0;
     Vec squares{};
-    for (int64_t c = 0; c < classes; c += kBlock) {
-      const IVec lane = lanes_from(c);
-      const Vec difference = load(row + c) - keep(lane == label, splat(1.0F));
-      const Vec d = keep(lane < static_cast<int32_t>(classes), difference);
+    for_classes(classes, [&](int64_t c, IVec real) {
+      const Vec d = keep(real, load(row + c) - keep(lanes_from(c) == label, splat(1.0F)));
       squares += d * d;
       if (gradient != nullptr) store(gradient + c, factor * d);
-    }
+    });
     *loss += sum(squares) / static_cast<double>(classes);
   }
 }

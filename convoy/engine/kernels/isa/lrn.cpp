@@ -38,7 +38,10 @@ struct Law {
   Vec beta;
 };
 
-Vec sum_window(const float* from, int64_t count) {
+[[gnu::always_inline]] inline Vec sum_window(const float* from, int64_t count) {
+  if (count == 5) {  // what nearly every network uses
+    return (load(from) + load(from + 1)) + (load(from + 2) + load(from + 3)) + load(from + 4);
+  }
   Vec sum = load(from);
   for (int64_t j = 1; j < count; ++j) sum += load(from + j);
   return sum;

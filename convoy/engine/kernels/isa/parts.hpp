@@ -10,9 +10,12 @@ void fill_norm(Kernels& kernels);
 void fill_pointwise(Kernels& kernels);
 void fill_layout(Kernels& kernels);
 void fill_pool(Kernels& kernels);
+void fill_pool_backward(Kernels& kernels);
 void fill_lrn(Kernels& kernels);
 void fill_loss(Kernels& kernels);
 void fill_linear(Kernels& kernels);
 void fill_conv_weights(Kernels& kernels);
+void fill_conv_data(Kernels& kernels);
+void fill_peak(Kernels& kernels);
 
 }  // namespace convoy::engine::CONVOY_ISA

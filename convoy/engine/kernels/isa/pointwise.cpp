@@ -118,8 +118,8 @@ struct Schedule {
   const Wide low = splat_wide(0xFFFFFFFF);
   const Wide front = (c0 & low) | (c1 << 32);
   const Wide back = (c2 & low) | (c3 << 32);
-  words[0] = reinterpret_cast<UVec>(__builtin_shuffle(front, back, Wide{0, 4, 2, 6}));
-  words[1] = reinterpret_cast<UVec>(__builtin_shuffle(front, back, Wide{1, 5, 3, 7}));
+  words[0] = reinterpret_cast<UVec>(__builtin_shufflevector(front, back, 0, 4, 2, 6));
+  words[1] = reinterpret_cast<UVec>(__builtin_shufflevector(front, back, 1, 5, 3, 7));
 }
 
 void dropout(int64_t samples, int64_t image, int64_t first, uint64_t key, float rate,

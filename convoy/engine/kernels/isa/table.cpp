@@ -14,10 +14,13 @@ Kernels table() {
   fill_pointwise(kernels);
   fill_layout(kernels);
   fill_pool(kernels);
+  fill_pool_backward(kernels);
   fill_lrn(kernels);
   fill_loss(kernels);
   fill_linear(kernels);
   fill_conv_weights(kernels);
+  fill_conv_data(kernels);
+  fill_peak(kernels);
   return kernels;
 }
 

@@ -48,14 +48,14 @@ class Tile {
     each([](auto, auto, Vec& sum) __attribute__((always_inline)) { sum = zero(); });
   }
 
-  /// sums[v][m] += vectors(v)·scalars(m); the former returns an address, the latter a number.
+  /// sums[v][m] += vectors(v)·scalars(m); both are called once for each index.
   template <class Vectors, class Scalars>
   [[gnu::always_inline]] void add_product(Vectors vectors, Scalars scalars) {
     if constexpr (M < V) {
       Vec broadcast[M];
       unroll<M>([&](auto m) __attribute__((always_inline)) { broadcast[m] = splat(scalars(m)); });
       unroll<V>([&](auto v) __attribute__((always_inline)) {
-        Vec vector = load(vectors(v));
+        Vec vector = vectors(v);
         hold(vector);
         unroll<M>([&](auto m) __attribute__((always_inline)) {
           sums_[v][m] = multiply_add(broadcast[m], vector, sums_[v][m]);
@@ -64,7 +64,7 @@ class Tile {
     } else {
       Vec vector[V];
       unroll<V>([&](auto v) __attribute__((always_inline)) {
-        vector[v] = load(vectors(v));
+        vector[v] = vectors(v);
         hold(vector[v]);
       });
       unroll<M>([&](auto m) __attribute__((always_inline)) {

@@ -32,6 +32,10 @@ inline Vec zero() {
 inline Vec keep(IVec condition, Vec x) {
   return reinterpret_cast<Vec>(condition & reinterpret_cast<IVec>(x));
 }
+inline IVec is_nan(Vec x) {
+  const Vec itself = x;
+  return x != itself;
+}
 /// max(x, 0), and NaN where x is NaN: a broken number must not turn into a plausible one.
 inline Vec positive_part(Vec x) {
   return keep(~(x <= zero()), x);

@@ -1,0 +1,36 @@
+#include <cstdio>
+#include <exception>
+
+#include <fmt/format.h>
+
+#include "app/verbs.hpp"
+#include "convoy/base/error.hpp"
+#include "convoy/base/version.hpp"
+
+int main(int argc, char** argv) {
+  using namespace convoy;
+  CLI::App app("Convoy trains neural networks on clusters of ordinary machines.", "convoy");
+  app.set_version_flag("--version", "convoy " + version());
+  app.require_subcommand(1);
+  app.footer("Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130/143 stopped by a signal after "
+             "saving.\nEach verb has its own --help.");
+  app::Run run;
+  app::add_train(app, run);
+  app::add_eval(app, run);
+  app::add_bench(app, run);
+  app::add_config(app, run);
+  app::add_info(app, run);
+  app::add_import_cifar(app, run);
+  try {
+    app.parse(argc, argv);
+    return run();
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const InputError& error) {
+    fmt::print(stderr, "convoy: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "convoy: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,112 @@
+// convoy train: trains what a job file says.
+
+#include <atomic>
+#include <csignal>
+#include <ctime>
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "app/verbs.hpp"
+#include "convoy/base/error.hpp"
+#include "convoy/job/manual.hpp"
+#include "convoy/job/read.hpp"
+#include "convoy/train/trainer.hpp"
+
+namespace convoy::app {
+namespace {
+
+struct TrainArguments {
+  std::string job;
+  std::string run_folder;
+  std::string resume;
+  std::vector<std::string> set;
+  bool json = false;
+};
+
+// The only global of the program: a signal handler can reach nothing else. The first signal asks
+// for a checkpoint at the next step boundary, a second one of the same kind ends at once.
+std::atomic<int> g_signal{0};
+
+void on_signal(int number) {
+  g_signal = number;
+  std::signal(number, SIG_DFL);
+}
+
+void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
+  fmt::print("model   {}: {} parameters, {:.2f} GFLOP per image to train\n", p.graph.name(),
+             p.graph.parameter_count(), 3 * p.graph.forward_flops().value / 1e9);
+  fmt::print("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
+             p.source.train->size(), p.source.test->size(),
+             model::to_string(p.source.train->shape()), p.source.train->classes());
+  fmt::print("{}", plan::describe(p.planned.plan));
+  fmt::print("run     {}\n", folder.string());
+  std::fflush(stdout);
+}
+
+void print_summary(const train::Summary& s, const train::Prepared& p,
+                   const std::filesystem::path& folder) {
+  fmt::print("\n{}: {:.2f} epochs, {} steps, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
+             s.steps, to_string(s.elapsed), s.images_per_second);
+  if (s.last) {
+    fmt::print("test accuracy {:.2f} %, test loss {:.4f}; best {:.2f} % at step {}\n",
+               100 * s.last->accuracy, s.last->loss, 100 * s.best_accuracy, s.best_step);
+  }
+  fmt::print("memory {} at the peak ({} planned); lanes waited {} for data\n", to_string(s.peak),
+             to_string(p.planned.plan.peak()), to_string(s.waited));
+  fmt::print("written to {} (checkpoints/best.safetensors, checkpoints/last.safetensors, "
+             "events.jsonl)\n",
+             folder.string());
+}
+
+int train_verb(const TrainArguments& a) {
+  const bool resume = !a.resume.empty();
+  if (!resume && a.job.empty()) refuse("train needs a job file, or --resume RUN");
+  if (resume && !a.run_folder.empty()) refuse("--resume names the run folder already; leave out --run");
+  const std::filesystem::path file =
+      a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
+  job::Job job = job::read_job(file, a.set);
+  train::Prepared prepared = train::prepare_job(std::move(job));
+  const std::filesystem::path folder =
+      resume ? std::filesystem::path(a.resume)
+      : a.run_folder.empty()
+          ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
+          : std::filesystem::path(a.run_folder);
+  train::RunFolder run =
+      resume ? train::RunFolder::resume(folder) : train::RunFolder::create(folder);
+  if (!a.json) print_head(prepared, run.path());
+
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+  train::TrainOptions options;
+  options.resume = resume;
+  options.json = a.json;
+  options.stop = &g_signal;
+  const train::Summary summary = train::train(prepared, run, options);
+  if (!a.json) print_summary(summary, prepared, run.path());
+  if (summary.ending != train::Ending::signal) return 0;
+  if (!a.json) fmt::print("go on with: convoy train --resume {}\n", run.path().string());
+  return 128 + g_signal;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Run& run) {
+  auto* verb = app.add_subcommand("train", "Train what a job file says");
+  auto a = std::make_shared<TrainArguments>();
+  verb->add_option("JOB", a->job, "Job file (YAML); `convoy config` prints one with every key");
+  verb->add_option("--run", a->run_folder, "Folder to write (default: runs/MODEL-DATE-TIME)");
+  verb->add_option("--resume", a->resume,
+                   "Go on with the run in this folder from its last checkpoint");
+  verb->add_option("--set", a->set, "Override a key of the job: --set train.batch=512 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  verb->add_flag("--json", a->json, "Print progress as JSON lines");
+  verb->footer("Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"
+               "Ctrl-C or SIGTERM saves a checkpoint after the current step and stops.");
+  verb->callback([&run, a] { run = [a] { return train_verb(*a); }; });
+}
+
+}  // namespace convoy::app

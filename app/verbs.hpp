@@ -1,0 +1,20 @@
+#pragma once
+// The verbs of the command line, one file each. Each function adds its subcommand; when the
+// subcommand is given, `run` is set to what it does, returning the exit code.
+
+#include <functional>
+
+#include <CLI/CLI.hpp>
+
+namespace convoy::app {
+
+using Run = std::function<int()>;
+
+void add_train(CLI::App& app, Run& run);
+void add_eval(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run);
+void add_config(CLI::App& app, Run& run);
+void add_info(CLI::App& app, Run& run);
+void add_import_cifar(CLI::App& app, Run& run);
+
+}  // namespace convoy::app

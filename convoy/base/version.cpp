@@ -1,0 +1,7 @@
+#include "convoy/base/version.hpp"
+
+namespace convoy {
+
+std::string version() { return CONVOY_VERSION; }
+
+}  // namespace convoy

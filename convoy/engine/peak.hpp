@@ -1,0 +1,16 @@
+#pragma once
+// What the machine can do at most, for reading measured speeds against.
+
+namespace convoy::engine {
+
+struct Peak {
+  double fma_gflops_per_core = 0;  ///< while all cores run the same loop
+  double copy_gb_per_second = 0;   ///< bytes read plus bytes written, all cores together
+  int cores = 0;
+};
+
+/// Runs a register-only multiply-add loop and a large copy on `cores` pinned threads for about a
+/// second.
+Peak measure_peak(int cores);
+
+}  // namespace convoy::engine

@@ -1,0 +1,340 @@
+#include "convoy/job/fields.hpp"
+
+#include <algorithm>
+
+#include "convoy/base/text.hpp"
+
+namespace convoy::job {
+namespace {
+
+/// at<&Job::train, &Train::batch> is the accessor of train.batch.
+template <auto... Members>
+auto& at(Job& job) {
+  return (job.*....*Members);
+}
+
+constexpr Range from(double min) {
+  return {.min = min};
+}
+constexpr Range above(double min) {
+  return {.min = min, .above_min = true};
+}
+constexpr Range between(double min, double max) {
+  return {.min = min, .max = max};
+}
+constexpr Range up_to_below(double min, double max) {
+  return {.min = min, .max = max, .below_max = true};
+}
+
+// clang-format off
+std::vector<Section> make_sections() {
+  return {
+      {.key = "", .help = "What to train, on what, how, and on which part of the machine."},
+      {.key = "data", .help = "The samples to learn from and how they are prepared.",
+       .also = {"dataset"}},
+      {.key = "data.augment", .help = "Random changes to training samples; evaluation sees none.",
+       .more = "What a sample looks like depends on the seed, the epoch and the sample alone, "
+               "never on the thread that prepares it.",
+       .also = {"augmentation"}},
+      {.key = "train", .help = "Batch, length, optimizer, evaluation and checkpoints.",
+       .also = {"training"}},
+      {.key = "train.lr", .help = "The learning rate over time.",
+       .more = "A number in place of the map is the peak: `lr: 0.1` means `lr: {peak: 0.1}`.",
+       .shorthand = "train.lr.peak", .also = {"learning_rate", "lr_schedule"}},
+      {.key = "engine", .help = "How the work is laid out on this machine.",
+       .more = "None of these keys is needed: Convoy chooses by measurement and prints what it "
+               "chose. Whatever is set here it never touches."},
+      {.key = "sync", .help = "How the gradients of several workers become one update.",
+       .more = "With one worker all modes are the same."},
+  };
+}
+
+std::vector<Field> model_and_data() {
+  return {
+      {.key = "model", .place = at<&Job::model>,
+       .help = "The network: the name of one in the zoo, or a graph.",
+       .more = "`model: resnet-20`, the same with options as in "
+               "`model: {name: resnet-20, classes: 100}`, or a graph of layers (docs/job.md "
+               "shows one). Options of a zoo network can be overridden, too: `--set model.classes=100`.",
+       .example = "lenet", .required = true, .also = {"net", "network", "arch"}},
+
+      {.key = "data.kind", .place = at<&Job::data, &Data::kind>,
+       .help = "The format of the data set.",
+       .more = "idx: the four files of MNIST and Fashion-MNIST, plain or gzipped. cifar10, "
+               "cifar100: the official binary files. synthetic: noise of any shape, for "
+               "benchmarks.",
+       .choices = {"idx", "cifar10", "cifar100", "synthetic"}, .example = "idx",
+       .required = true, .also = {"format", "type"}},
+      {.key = "data.path", .place = at<&Job::data, &Data::path>,
+       .help = "The folder that holds the files.",
+       .more = "Needed unless the kind is synthetic. A relative path starts at the folder convoy "
+               "was started in.",
+       .empty = "none", .example = "data/fashion-mnist", .also = {"dir", "folder", "root"}},
+      {.key = "data.shape", .place = at<&Job::data, &Data::shape>,
+       .help = "Channels, height and width of a synthetic sample.",
+       .more = "Needed when the kind is synthetic; `[429, 1, 1]` is a vector of 429 values.",
+       .range = between(1, 65536), .count = 3, .empty = "as in the files"},
+      {.key = "data.classes", .place = at<&Job::data, &Data::classes>,
+       .help = "Classes of a synthetic data set.", .range = from(1)},
+      {.key = "data.size", .place = at<&Job::data, &Data::size>,
+       .help = "Training samples of a synthetic data set.", .unit = "samples",
+       .range = from(1)},
+      {.key = "data.mean", .place = at<&Job::data, &Data::mean>,
+       .help = "Subtracted from the values of each channel, which lie from 0 to 1.",
+       .range = between(0, 1), .empty = "measured on the training set"},
+      {.key = "data.std", .place = at<&Job::data, &Data::std>,
+       .help = "Divides the values of each channel after the mean is subtracted.",
+       .range = above(0), .empty = "measured on the training set", .also = {"stddev"}},
+      {.key = "data.limit", .place = at<&Job::data, &Data::limit>,
+       .help = "Use only the first so many training samples.", .unit = "samples",
+       .range = from(0), .zero = "all"},
+      {.key = "data.threads", .place = at<&Job::data, &Data::threads>,
+       .help = "Threads that prepare samples ahead of the lanes.", .range = between(1, 1024),
+       .also = {"workers", "num_workers"}},
+
+      {.key = "data.augment.flip", .place = at<&Job::data, &Data::augment, &Augment::flip>,
+       .help = "Mirror left to right with probability 1/2.", .also = {"mirror", "hflip"}},
+      {.key = "data.augment.pad_crop",
+       .place = at<&Job::data, &Data::augment, &Augment::pad_crop>,
+       .help = "Pad with zeros on all sides, then crop back at a random place.",
+       .unit = "pixels", .range = between(0, 65536), .zero = "off", .also = {"crop", "pad"}},
+      {.key = "data.augment.cutout", .place = at<&Job::data, &Data::augment, &Augment::cutout>,
+       .help = "Side of a randomly placed square that is set to the mean.", .unit = "pixels",
+       .range = between(0, 65536), .zero = "off"},
+  };
+}
+
+std::vector<Field> training() {
+  return {
+      {.key = "train.batch", .place = at<&Job::train, &Train::batch>,
+       .help = "Samples of one update, over all lanes and workers together.",
+       .unit = "samples", .range = from(1), .also = {"batch_size", "batchsize"}},
+      {.key = "train.epochs", .place = at<&Job::train, &Train::epochs>,
+       .help = "How many times the training set is passed; need not be whole.",
+       .unit = "epochs", .range = above(0), .also = {"num_epochs", "max_epochs"}},
+      {.key = "train.max_steps", .place = at<&Job::train, &Train::max_steps>,
+       .help = "Stop after so many updates if the epochs last longer.", .unit = "steps",
+       .range = from(0), .zero = "off", .also = {"steps", "iterations", "max_iter"}},
+      {.key = "train.max_time", .place = at<&Job::train, &Train::max_seconds>,
+       .help = "Stop after so much time if the epochs last longer.",
+       .more = "Evaluates and saves before it stops, like at the end of training.",
+       .range = from(0), .zero = "off", .spelling = Spelling::duration,
+       .also = {"max_seconds", "timeout"}},
+      {.key = "train.seed", .place = at<&Job::train, &Train::seed>,
+       .help = "Decides initial weights, order of samples, augmentation and dropout.",
+       .more = "The same seed gives the same weights, bit for bit, however many lanes run, on "
+               "machines of one instruction set."},
+      {.key = "train.optimizer", .place = at<&Job::train, &Train::optimizer>,
+       .help = "The update rule.", .choices = {"sgd", "adam", "lars"}},
+      {.key = "train.momentum", .place = at<&Job::train, &Train::momentum>,
+       .help = "sgd, lars: how much of the last update is kept.", .range = up_to_below(0, 1)},
+      {.key = "train.nesterov", .place = at<&Job::train, &Train::nesterov>,
+       .help = "sgd: look ahead along the momentum."},
+      {.key = "train.weight_decay", .place = at<&Job::train, &Train::weight_decay>,
+       .help = "Adds this times the weight to its gradient.", .range = from(0),
+       .also = {"wd", "l2", "decay"}},
+      {.key = "train.decay_all", .place = at<&Job::train, &Train::decay_all>,
+       .help = "false: biases and batch norm are exempt from weight decay."},
+      {.key = "train.beta1", .place = at<&Job::train, &Train::beta1>,
+       .help = "adam: decay of the mean of gradients.", .range = up_to_below(0, 1)},
+      {.key = "train.beta2", .place = at<&Job::train, &Train::beta2>,
+       .help = "adam: decay of the mean of squared gradients.", .range = up_to_below(0, 1)},
+      {.key = "train.epsilon", .place = at<&Job::train, &Train::epsilon>,
+       .help = "adam: keeps the division finite.", .range = above(0), .also = {"eps"}},
+      {.key = "train.trust", .place = at<&Job::train, &Train::trust>,
+       .help = "lars: trust coefficient, the size of an update relative to the weights.",
+       .range = above(0), .also = {"trust_coefficient"}},
+      {.key = "train.clip_norm", .place = at<&Job::train, &Train::clip_norm>,
+       .help = "Scale the whole gradient down when its norm is larger.", .range = from(0),
+       .zero = "off", .also = {"grad_clip", "gradient_clipping", "max_grad_norm"}},
+      {.key = "train.label_smoothing", .place = at<&Job::train, &Train::label_smoothing>,
+       .help = "Share of the target's probability that is spread over all classes.",
+       .range = up_to_below(0, 1), .also = {"smoothing"}},
+      {.key = "train.eval_every", .place = at<&Job::train, &Train::eval_every>,
+       .help = "Evaluate on the test set every so many epochs, and always at the end.",
+       .unit = "epochs", .range = from(0), .zero = "off"},
+      {.key = "train.patience", .place = at<&Job::train, &Train::patience>,
+       .help = "Stop early after so many evaluations without a better one.",
+       .unit = "evaluations", .range = from(0), .zero = "off", .also = {"early_stopping"}},
+      {.key = "train.checkpoint_every", .place = at<&Job::train, &Train::checkpoint_every>,
+       .help = "Save the last state every so many epochs, and always at the end.",
+       .unit = "epochs", .range = from(0), .zero = "off", .also = {"save_every"}},
+  };
+}
+
+std::vector<Field> learning_rate() {
+  return {
+      {.key = "train.lr.peak", .place = at<&Job::train, &Train::lr, &LearningRate::peak>,
+       .help = "The largest learning rate.", .range = above(0), .also = {"max", "base", "rate"}},
+      {.key = "train.lr.schedule", .place = at<&Job::train, &Train::lr, &LearningRate::schedule>,
+       .help = "The course of the learning rate after warm-up.",
+       .more = "constant: stays at the peak. step: multiplied by gamma every step_epochs. "
+               "multi-step: multiplied by gamma at each milestone. polynomial: falls to final as "
+               "the remaining share of training to the given power. cosine: falls to final along "
+               "half a cosine. one-cycle: rises from peak/25 to the peak during warm-up, then "
+               "falls along half a cosine to final.",
+       .choices = {"constant", "step", "multi-step", "polynomial", "cosine", "one-cycle"},
+       .also = {"scheduler", "policy", "kind"}},
+      {.key = "train.lr.warmup_epochs",
+       .place = at<&Job::train, &Train::lr, &LearningRate::warmup_epochs>,
+       .help = "Rise linearly to the peak over so many epochs.",
+       .more = "With one-cycle, 0 means 30 % of the training.", .unit = "epochs",
+       .range = from(0), .also = {"warmup"}},
+      {.key = "train.lr.final", .place = at<&Job::train, &Train::lr, &LearningRate::final>,
+       .help = "polynomial, cosine, one-cycle: the learning rate at the end.",
+       .range = from(0), .also = {"min", "end"}},
+      {.key = "train.lr.step_epochs",
+       .place = at<&Job::train, &Train::lr, &LearningRate::step_epochs>,
+       .help = "step: epochs between two drops.", .unit = "epochs", .range = above(0),
+       .also = {"step_size"}},
+      {.key = "train.lr.milestones",
+       .place = at<&Job::train, &Train::lr, &LearningRate::milestones>,
+       .help = "multi-step: the epochs at which the learning rate drops, ascending.",
+       .unit = "epochs", .range = above(0), .empty = "none"},
+      {.key = "train.lr.gamma", .place = at<&Job::train, &Train::lr, &LearningRate::gamma>,
+       .help = "step, multi-step: the factor of a drop.", .range = above(0)},
+      {.key = "train.lr.power", .place = at<&Job::train, &Train::lr, &LearningRate::power>,
+       .help = "polynomial: its exponent.", .range = above(0)},
+      {.key = "train.lr.base_batch",
+       .place = at<&Job::train, &Train::lr, &LearningRate::base_batch>,
+       .help = "Linear scaling rule: peak and final are meant for this batch.",
+       .more = "They are multiplied by train.batch / base_batch, so that a job keeps its learning "
+               "rate per sample when only the batch changes.",
+       .unit = "samples", .range = from(0), .zero = "off"},
+  };
+}
+
+std::vector<Field> machine() {
+  return {
+      {.key = "engine.grain", .place = at<&Job::engine, &Engine::grain>,
+       .help = "Samples of one grain, the slice of a batch that a lane runs end to end.",
+       .more = "Divides the batch. Batch norm takes its statistics over a grain, so the grain is "
+               "part of the result; the number of lanes is not.",
+       .unit = "samples", .range = from(0), .zero = "auto",
+       .also = {"grain_size", "micro_batch"}},
+      {.key = "engine.lanes", .place = at<&Job::engine, &Engine::lanes>,
+       .help = "Grains that run at the same time.", .more = "auto: one lane per core.",
+       .range = between(0, 4096), .zero = "auto", .also = {"num_threads", "cores", "cpus"}},
+      {.key = "engine.threads_per_lane", .place = at<&Job::engine, &Engine::threads_per_lane>,
+       .help = "Threads inside a lane.",
+       .more = "More than one is for models whose memory per lane would be too large.",
+       .range = between(1, 4096)},
+      {.key = "engine.memory", .place = at<&Job::engine, &Engine::memory>,
+       .help = "The most memory the run may take; what would take more is refused at the start.",
+       .more = "auto: what the machine has free.", .zero = "auto", .also = {"max_memory", "ram"}},
+
+      {.key = "sync.mode", .place = at<&Job::sync, &Sync::mode>,
+       .help = "bsp: equal shares for all workers; balanced: shares by their speed.",
+       .choices = {"bsp", "balanced"}},
+      {.key = "sync.reproducible", .place = at<&Job::sync, &Sync::reproducible>,
+       .help = "The same weights, bit for bit, on any number of workers and lanes.",
+       .also = {"deterministic"}},
+  };
+}
+// clang-format on
+
+std::vector<Field> make_fields() {
+  std::vector<Field> all;
+  for (auto* part : {&model_and_data, &training, &learning_rate, &machine}) {
+    for (Field& field : part()) all.push_back(std::move(field));
+  }
+  return all;
+}
+
+/// Whether `name` is what people write by mistake for an entry of the table.
+template <typename Entry>
+bool mistaken_for(std::string_view name, const Entry& entry) {
+  return leaf(entry.key) == name || std::ranges::find(entry.also, name) != entry.also.end();
+}
+
+/// All keys, of sections and of fields, that are called `name` or mistaken for it.
+std::vector<std::string> called(std::string_view name) {
+  std::vector<std::string> found;
+  for (const Section& section : sections()) {
+    if (!section.key.empty() && mistaken_for(name, section)) found.push_back(section.key);
+  }
+  for (const Field& field : fields()) {
+    if (mistaken_for(name, field)) found.push_back(field.key);
+  }
+  return found;
+}
+
+}  // namespace
+
+const std::vector<Field>& fields() {
+  static const std::vector<Field> table = make_fields();
+  return table;
+}
+
+const std::vector<Section>& sections() {
+  static const std::vector<Section> table = make_sections();
+  return table;
+}
+
+const Field* find_field(std::string_view key) {
+  const auto found = std::ranges::find(fields(), key, &Field::key);
+  return found == fields().end() ? nullptr : &*found;
+}
+
+const Section* find_section(std::string_view key) {
+  const auto found = std::ranges::find(sections(), key, &Section::key);
+  return found == sections().end() ? nullptr : &*found;
+}
+
+std::string_view parent(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? std::string_view{} : key.substr(0, dot);
+}
+
+std::string_view leaf(std::string_view key) {
+  const size_t dot = key.rfind('.');
+  return dot == std::string_view::npos ? key : key.substr(dot + 1);
+}
+
+std::string path_of(std::string_view section, std::string_view name) {
+  if (section.empty()) return std::string(name);
+  return std::string(section).append(".").append(name);
+}
+
+std::vector<std::string> names_in(std::string_view section) {
+  std::vector<std::string> names;
+  for (const Field& field : fields()) {
+    if (parent(field.key) == section) names.emplace_back(leaf(field.key));
+  }
+  for (const Section& child : sections()) {
+    if (!child.key.empty() && parent(child.key) == section) names.emplace_back(leaf(child.key));
+  }
+  return names;
+}
+
+std::vector<std::string> keys() {
+  std::vector<std::string> all;
+  for (const Field& field : fields()) all.push_back(field.key);
+  return all;
+}
+
+std::string meant_by(std::string_view path) {
+  const std::string_view section = parent(path);
+  const std::vector<std::string> same_name = called(leaf(path));
+  for (const std::string& key : same_name) {
+    if (parent(key) == section) return key;
+  }
+  // The right name in the wrong place is more telling than a similar name in this one.
+  if (!same_name.empty()) return same_name.front();
+  if (find_section(section) != nullptr) {
+    const std::string sibling = nearest(leaf(path), names_in(section));
+    if (!sibling.empty()) return path_of(section, sibling);
+  } else {
+    const std::string right = meant_by(section);
+    if (find_section(right) != nullptr) {
+      const std::string key = meant_by(path_of(right, leaf(path)));
+      return key.empty() ? right : key;
+    }
+  }
+  std::vector<std::string> names;
+  for (const std::string& key : keys()) names.emplace_back(leaf(key));
+  const std::string elsewhere = nearest(leaf(path), names);
+  return elsewhere.empty() ? "" : called(elsewhere).front();
+}
+
+}  // namespace convoy::job

@@ -1,0 +1,65 @@
+#pragma once
+// A plan: what Convoy decided for a job on this machine, and why. Printed before the first step,
+// saved as plan.yaml; whatever the job pins is taken as it is.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convoy/base/threads.hpp"
+#include "convoy/base/units.hpp"
+#include "convoy/engine/program.hpp"
+#include "convoy/job/job.hpp"
+#include "convoy/model/graph.hpp"
+#include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/stepper.hpp"
+
+namespace convoy::plan {
+
+struct Plan {
+  std::string model;
+  int64_t batch = 0;
+  int64_t grain = 0;
+  int lanes = 1;
+  int threads_per_lane = 1;
+  bool recompute_norm = true;
+  std::string isa;  ///< of our own kernels
+
+  sync::Stepper::Memory memory;  ///< what training will allocate
+  Bytes loader;                  ///< the ring of prepared grains
+  Bytes before;                  ///< resident before any of it (program, libraries, data set)
+  Bytes limit;                   ///< what the job or the machine allows on top of `before`
+  std::vector<std::string> reasons;  ///< one line for each decision
+
+  Bytes allocated() const { return memory.total() + loader; }
+  Bytes peak() const { return before + allocated(); }
+
+  /// Options for the Stepper that runs this plan.
+  sync::StepperOptions stepper(const job::Train& train) const;
+
+  std::vector<int> cores;  ///< one per lane; empty: not pinned
+};
+
+/// A plan and the program compiled for it.
+struct Planned {
+  Plan plan;
+  std::unique_ptr<engine::Program> program;
+};
+
+/// Decides lanes (one per usable core), grain (the largest divisor of the batch that keeps every
+/// lane busy, at most 32) and what is recomputed, within the memory limit: smaller grains are tried
+/// first, then fewer lanes. Throws InputError if what is pinned does not fit, naming the largest
+/// grain or batch that would.
+Planned make_plan(const job::Job& job, const model::Graph& graph,
+                  const optim::Optimizer& optimizer, const CoreMap& cores);
+
+/// For people: a few lines.
+std::string describe(const Plan& plan);
+/// For plan.yaml.
+std::string to_yaml(const Plan& plan);
+
+/// Divisors of `batch`, largest first.
+std::vector<int64_t> divisors(int64_t batch);
+
+}  // namespace convoy::plan

@@ -1,0 +1,373 @@
+#include "convoy/train/trainer.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/file.hpp"
+#include "convoy/base/memory.hpp"
+#include "convoy/base/version.hpp"
+#include "convoy/data/loader.hpp"
+#include "convoy/job/read.hpp"
+#include "convoy/model/yaml.hpp"
+#include "convoy/optim/schedule.hpp"
+#include "convoy/train/events.hpp"
+#include "convoy/train/progress.hpp"
+
+namespace convoy::train {
+namespace {
+
+/// Lanes read straight from the loader's ring.
+class LoaderSource final : public sync::GrainSource {
+ public:
+  explicit LoaderSource(data::TrainLoader& loader) : loader_(loader) {}
+  Samples get(int64_t step, int64_t grain) override {
+    const data::Grain g = loader_.get(step, grain);
+    return {g.inputs.data(), g.labels.data()};
+  }
+  void release(int64_t step, int64_t grain) override { loader_.release(step, grain); }
+
+ private:
+  data::TrainLoader& loader_;
+};
+
+/// How often something happens that is due every so many epochs: the number of times by `position`
+/// samples.
+int64_t times_due(double every_epochs, int64_t position, int64_t samples) {
+  if (every_epochs <= 0) return 0;
+  // The small slack keeps a boundary that falls on a step's end from slipping to the next step.
+  const double epochs = static_cast<double>(position) / static_cast<double>(samples);
+  return static_cast<int64_t>(std::floor(epochs / every_epochs + 1e-9));
+}
+
+uint64_t graph_hash(const model::Graph& graph) {
+  const std::string text = model::to_yaml(graph);
+  return checksum({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+std::vector<NamedTensor> plain_tensors(const engine::Arena& arena, std::span<const float> values,
+                                       bool parameters) {
+  std::vector<NamedTensor> tensors;
+  for (const engine::Tensor& t : arena.tensors()) {
+    if ((t.kind == engine::Kind::parameter) != parameters) continue;
+    NamedTensor plain{t.name, t.shape, std::vector<float>(static_cast<size_t>(t.plain_size()))};
+    engine::to_plain(t, values, plain.values);
+    tensors.push_back(std::move(plain));
+  }
+  return tensors;
+}
+
+/// One sitting of a training.
+class Training {
+ public:
+  Training(Prepared& prepared, RunFolder& folder, const TrainOptions& options)
+      : p_(prepared),
+        folder_(folder),
+        options_(options),
+        program_(*prepared.planned.program),
+        plan_(prepared.planned.plan),
+        samples_(prepared.source.train->size()),
+        stepper_(program_, *prepared.optimizer, plan_.stepper(prepared.job.train)),
+        events_(folder.events()),
+        progress_(options.out, progress_mode(options.out, options.json)) {
+    const job::Train& t = p_.job.train;
+    context_.batch = t.batch;
+    context_.steps_per_epoch = static_cast<double>(samples_) / static_cast<double>(t.batch);
+    total_steps_ = static_cast<int64_t>(std::ceil(t.epochs * context_.steps_per_epoch - 1e-9));
+    context_.total_steps = static_cast<double>(std::max<int64_t>(1, total_steps_));
+    optim::check(t.lr, context_);
+    at_.seed = t.seed;
+    at_.batch = t.batch;
+    at_.grain = plan_.grain;
+    at_.model = p_.graph.name();
+    at_.model_hash = graph_hash(p_.graph);
+    at_.data_fingerprint = p_.source.fingerprint;
+  }
+
+  Summary run() {
+    if (options_.resume) {
+      resume();
+    } else {
+      engine::initialise(program_.arena(), p_.job.train.seed, stepper_.weights());
+    }
+    stepper_.weights_changed();
+    folder_.write_job(job::to_yaml(p_.job));
+    folder_.write_plan(plan::to_yaml(plan_));
+    write_start();
+    started_ = now();
+    loop();
+    finish();
+    return summary_;
+  }
+
+ private:
+  void resume() {
+    const Checkpoint saved = load_checkpoint(
+        folder_.last_checkpoint(), expected_tensors(program_, *p_.optimizer));
+    refuse_other(saved.at);
+    restore_weights(saved, program_.arena(), stepper_.weights());
+    const auto states = stepper_.states();
+    const std::vector<std::string> names = p_.optimizer->state_names();
+    for (size_t i = 0; i < names.size(); ++i) {
+      size_t parameter = 0;
+      for (const engine::Tensor& t : program_.arena().tensors()) {
+        if (t.kind != engine::Kind::parameter) continue;
+        engine::from_plain(t, saved.states.at(names[i])[parameter++].values, states[i]);
+      }
+    }
+    at_ = saved.at;
+    elapsed_before_ = saved.at.elapsed;
+  }
+
+  /// Going on with another stream, model or grain would not be the same training.
+  void refuse_other(const Progression& saved) const {
+    std::vector<std::string> differences;
+    const auto compare = [&](const char* what, const auto& then, const auto& now_is) {
+      if (then != now_is) {
+        differences.push_back(fmt::format("{}: {} in the checkpoint, {} now", what, then, now_is));
+      }
+    };
+    compare("train.seed", saved.seed, at_.seed);
+    compare("train.batch", saved.batch, at_.batch);
+    compare("grain", saved.grain, at_.grain);
+    compare("model", saved.model, at_.model);
+    compare("hash of the model", saved.model_hash, at_.model_hash);
+    compare("fingerprint of the data", saved.data_fingerprint, at_.data_fingerprint);
+    if (differences.empty()) return;
+    std::string list;
+    for (const std::string& d : differences) list += "\n  " + d;
+    refuse("{} cannot be continued by this job:{}", folder_.last_checkpoint().string(), list);
+  }
+
+  void write_start() {
+    events_.write(options_.resume ? "resume" : "start",
+                  {{"version", version()},
+                   {"model", p_.graph.name()},
+                   {"parameters", p_.graph.parameter_count()},
+                   {"samples", samples_},
+                   {"batch", plan_.batch},
+                   {"grain", plan_.grain},
+                   {"lanes", plan_.lanes},
+                   {"threads_per_lane", plan_.threads_per_lane},
+                   {"step", at_.step},
+                   {"total_steps", total_steps_},
+                   {"planned_peak_bytes", plan_.peak().value},
+                   {"cpu", cpu_name()}});
+  }
+
+  bool limit_reached() {
+    const job::Train& t = p_.job.train;
+    if (options_.stop != nullptr && options_.stop->load() != 0) {
+      summary_.ending = Ending::signal;
+    } else if (at_.step >= total_steps_) {
+      summary_.ending = Ending::finished;
+    } else if (t.max_steps > 0 && at_.step >= t.max_steps) {
+      summary_.ending = Ending::max_steps;
+    } else if (t.max_seconds > 0 && elapsed().value >= t.max_seconds) {
+      summary_.ending = Ending::max_time;
+    } else if (t.patience > 0 && at_.evals_since_best >= t.patience) {
+      summary_.ending = Ending::early;
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  Seconds elapsed() const { return elapsed_before_ + (now() - started_); }
+
+  void loop() {
+    data::LoaderOptions loading;
+    loading.batch = plan_.batch;
+    loading.grain = plan_.grain;
+    loading.seed = p_.job.train.seed;
+    loading.first_step = at_.step;
+    loading.threads = static_cast<int>(p_.job.data.threads);
+    loading.ahead = 1;
+    loading.augment = &p_.job.data.augment;
+    data::TrainLoader loader(p_.source, loading);
+    LoaderSource source(loader);
+    const int64_t first_step = at_.step;
+    while (!limit_reached()) {
+      const double rate = optim::learning_rate(p_.job.train.lr, context_, at_.step);
+      const Seconds before = now();
+      const sync::StepResult result = stepper_.step(at_.step, rate, source);
+      training_time_ += now() - before;
+      if (!result.finite) stop_not_finite(result);
+      const int64_t position = at_.position;
+      ++at_.step;
+      at_.position += plan_.batch;
+      steps_here_ = at_.step - first_step;
+      report(result, rate);
+      at_boundaries(position);
+    }
+    summary_.waited = loader.waited();
+  }
+
+  [[noreturn]] void stop_not_finite(const sync::StepResult& result) {
+    progress_.finish();
+    events_.write("diverged", {{"step", at_.step}, {"loss", result.loss}});
+    const auto last = folder_.last_checkpoint();
+    fail("step {}: the loss is {}; training has diverged and stops. {}. A lower train.lr.peak, a "
+         "longer warm-up or train.clip_norm may help",
+         at_.step, result.loss,
+         std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
+                                       : "There is no checkpoint yet");
+  }
+
+  double images_per_second() const {
+    return training_time_.value <= 0 ? 0
+                                     : static_cast<double>(steps_here_ * plan_.batch) /
+                                           training_time_.value;
+  }
+
+  void report(const sync::StepResult& result, double rate) {
+    // Averaged over about the last 50 steps: single batches jump too much to be read.
+    mean_loss_ = steps_here_ <= 1 ? result.loss
+                                  : mean_loss_ + (result.loss - mean_loss_) /
+                                                     static_cast<double>(std::min<int64_t>(
+                                                         steps_here_, 50));
+    Standing s;
+    s.step = at_.step;
+    s.total_steps = total_steps_;
+    s.epoch = static_cast<double>(at_.position) / static_cast<double>(samples_);
+    s.epochs = p_.job.train.epochs;
+    s.loss = mean_loss_;
+    if (summary_.last) s.accuracy = summary_.last->accuracy;
+    s.images_per_second = images_per_second();
+    const double per_step = (now() - started_).value / static_cast<double>(steps_here_);
+    s.left = Seconds{per_step * static_cast<double>(total_steps_ - at_.step)};
+    progress_.update(s);
+    const Seconds time = now();
+    if (time - last_event_ < Seconds{1} && at_.step != total_steps_) return;
+    last_event_ = time;
+    events_.write("step", {{"step", at_.step},
+                           {"epoch", s.epoch},
+                           {"loss", result.loss},
+                           {"mean_loss", mean_loss_},
+                           {"accuracy", result.accuracy},
+                           {"learning_rate", rate},
+                           {"images_per_second", s.images_per_second}});
+  }
+
+  void at_boundaries(int64_t before) {
+    const job::Train& t = p_.job.train;
+    const auto crossed = [&](double every) {
+      return times_due(every, at_.position, samples_) > times_due(every, before, samples_);
+    };
+    if (crossed(t.eval_every)) evaluate_now();
+    if (crossed(t.checkpoint_every)) save(folder_.last_checkpoint(), "last");
+  }
+
+  void evaluate_now() {
+    const sync::EvalResult result =
+        evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
+    evaluated_step_ = at_.step;
+    summary_.last = result;
+    const bool best = result.accuracy > at_.best_metric;
+    if (best) {
+      at_.best_metric = result.accuracy;
+      at_.best_step = at_.step;
+      at_.evals_since_best = 0;
+    } else {
+      ++at_.evals_since_best;
+    }
+    const double epoch = static_cast<double>(at_.position) / static_cast<double>(samples_);
+    events_.write("eval", {{"step", at_.step},
+                           {"epoch", epoch},
+                           {"loss", result.loss},
+                           {"accuracy", result.accuracy},
+                           {"samples", result.samples},
+                           {"best", best},
+                           {"elapsed_seconds", elapsed().value}});
+    if (options_.json) {
+      progress_.json_line(nlohmann::json{{"event", "eval"},
+                                         {"step", at_.step},
+                                         {"epoch", epoch},
+                                         {"loss", result.loss},
+                                         {"accuracy", result.accuracy}}
+                              .dump());
+    } else {
+      progress_.message(fmt::format("epoch {:6.2f}  test accuracy {:6.2f} %  test loss {:.4f}{}",
+                                    epoch, 100 * result.accuracy, result.loss,
+                                    best ? "  best so far" : ""));
+    }
+    if (best) save(folder_.best_checkpoint(), "best");
+  }
+
+  void save(const std::filesystem::path& path, const char* which) {
+    Checkpoint c;
+    at_.elapsed = elapsed();
+    c.at = at_;
+    c.weights = plain_tensors(program_.arena(), stepper_.weights(), true);
+    c.buffers = plain_tensors(program_.arena(), stepper_.weights(), false);
+    const auto states = stepper_.states();
+    const std::vector<std::string> names = p_.optimizer->state_names();
+    for (size_t i = 0; i < names.size(); ++i) {
+      c.states[names[i]] = plain_tensors(program_.arena(), states[i], true);
+    }
+    save_checkpoint(path, c);
+    if (path == folder_.last_checkpoint()) saved_step_ = at_.step;
+    events_.write("checkpoint", {{"step", at_.step}, {"which", which}, {"path", path.string()}});
+  }
+
+  void finish() {
+    if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
+    if (saved_step_ != at_.step) save(folder_.last_checkpoint(), "last");
+    progress_.finish();
+    summary_.steps = at_.step;
+    summary_.epochs = static_cast<double>(at_.position) / static_cast<double>(samples_);
+    summary_.elapsed = now() - started_;
+    summary_.images_per_second = images_per_second();
+    summary_.best_accuracy = std::max(0.0, at_.best_metric);
+    summary_.best_step = at_.best_step;
+    summary_.peak = peak_resident_memory();
+    events_.write("stop", {{"step", at_.step},
+                           {"ending", to_string(summary_.ending)},
+                           {"images_per_second", summary_.images_per_second},
+                           {"best_accuracy", summary_.best_accuracy},
+                           {"elapsed_seconds", summary_.elapsed.value},
+                           {"waited_for_data_seconds", summary_.waited.value},
+                           {"peak_bytes", summary_.peak.value}});
+  }
+
+  Prepared& p_;
+  RunFolder& folder_;
+  TrainOptions options_;
+  const engine::Program& program_;
+  const plan::Plan& plan_;
+  int64_t samples_;
+  sync::Stepper stepper_;
+  EventLog events_;
+  Progress progress_;
+  optim::ScheduleContext context_;
+  int64_t total_steps_ = 0;
+  Progression at_;
+  Summary summary_;
+  Seconds started_;
+  Seconds elapsed_before_;
+  Seconds training_time_;
+  Seconds last_event_;
+  double mean_loss_ = 0;
+  int64_t steps_here_ = 0;
+  int64_t evaluated_step_ = -1;
+  int64_t saved_step_ = -1;
+};
+
+}  // namespace
+
+std::string to_string(Ending ending) {
+  switch (ending) {
+    case Ending::finished: return "finished";
+    case Ending::early: return "stopped early";
+    case Ending::max_steps: return "reached train.max_steps";
+    case Ending::max_time: return "reached train.max_time";
+    case Ending::signal: return "stopped by a signal";
+  }
+  return "";
+}
+
+Summary train(Prepared& prepared, RunFolder& folder, const TrainOptions& options) {
+  return Training(prepared, folder, options).run();
+}
+
+}  // namespace convoy::train

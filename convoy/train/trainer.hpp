@@ -1,0 +1,76 @@
+#pragma once
+// The training loop: steps, evaluations, checkpoints, events, and stopping in order.
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "convoy/base/units.hpp"
+#include "convoy/data/dataset.hpp"
+#include "convoy/job/job.hpp"
+#include "convoy/model/graph.hpp"
+#include "convoy/plan/plan.hpp"
+#include "convoy/train/checkpoint.hpp"
+#include "convoy/train/run_folder.hpp"
+
+namespace convoy::train {
+
+/// Everything a job names, opened: the data set, the graph built for it, the plan.
+struct Prepared {
+  job::Job job;  ///< resolved: paths absolute
+  data::Source source;
+  model::Graph graph;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  plan::Planned planned;
+};
+
+/// Opens data and model of a job and plans it. Refuses data whose shape or number of classes does
+/// not fit the model.
+Prepared prepare_job(job::Job job);
+
+/// The graph a job's model asks for, with the data's shape and classes where it is silent.
+model::Graph build_graph(const job::Job& job, const data::Source& source);
+
+/// What checkpoints of this program hold.
+Expected expected_tensors(const engine::Program& program, const optim::Optimizer& optimizer);
+
+/// Copies weights and running statistics of a checkpoint into an arena.
+void restore_weights(const Checkpoint& checkpoint, const engine::Arena& arena,
+                     std::span<float> weights);
+
+/// Evaluates every sample of `set` exactly once.
+sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
+                          const data::Dataset& set, int64_t grain);
+
+enum class Ending { finished, early, max_steps, max_time, signal };
+std::string to_string(Ending ending);
+
+struct Summary {
+  Ending ending = Ending::finished;
+  int64_t steps = 0;  ///< updates done in all sittings
+  double epochs = 0;
+  Seconds elapsed;    ///< of this sitting, evaluations included
+  double images_per_second = 0;  ///< of the training steps of this sitting
+  std::optional<sync::EvalResult> last;  ///< last evaluation of the test set
+  double best_accuracy = 0;
+  int64_t best_step = 0;
+  Bytes peak;     ///< resident memory, measured
+  Seconds waited;  ///< time lanes spent waiting for data
+};
+
+struct TrainOptions {
+  bool resume = false;                     ///< go on from the run's last checkpoint
+  std::FILE* out = stdout;
+  bool json = false;
+  /// Set to a signal's number to make training save and stop after the step it is in.
+  const std::atomic<int>* stop = nullptr;
+};
+
+/// Trains until the job's goal, a limit or `stop`. A loss that is not finite throws Error with the
+/// step; the checkpoints before it stay.
+Summary train(Prepared& prepared, RunFolder& folder, const TrainOptions& options);
+
+}  // namespace convoy::train
