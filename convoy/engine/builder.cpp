@@ -48,7 +48,12 @@ BufferId Builder::available(model::LayerId id) {
 
 BufferId Builder::blocked(model::LayerId id) {
   Value& v = value(id);
-  if (id != 0 || v.buffer != kNone) return v.buffer;
+  if (v.buffer != kNone) return v.buffer;
+  if (id != 0) {
+    // Only a flattening that costs nothing can share the input's place, which is not blocked yet.
+    v.buffer = blocked(graph.layer(id).inputs[0]);
+    return v.buffer;
+  }
   const BufferId to = new_floats(v.stored.size());
   v.buffer = to;
   emit(id, Phase::border, std::string("own ") + kernels.isa, {to},
