@@ -173,6 +173,10 @@ Backward emit_concat(Builder& b, const Node& node);
 Backward emit_flatten(Builder& b, const Node& node);
 Backward emit_loss(Builder& b, const Node& node);
 
+/// Between nChw8c with extents and a vector in the plain order, through a plain scratch buffer.
+void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from_shape,
+                 BufferId from, const Blocked& to_shape, BufferId to);
+
 /// True if a flattening layer costs nothing: all its readers take the map as it lies (linear layers
 /// order their weights for it; element-wise layers do not care).
 bool flatten_is_free(const model::Graph& graph, model::LayerId id);

@@ -127,9 +127,8 @@ Backward emit_relu(Builder& b, const Node& node, model::LayerId from) {
   };
 }
 
-// ---- flattening --------------------------------------------------------------------------------
+}  // namespace
 
-/// Between nChw8c with extents and a vector in the plain order, through a plain scratch buffer.
 void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from_shape,
                  BufferId from, const Blocked& to_shape, BufferId to) {
   const BufferId plain =
@@ -141,8 +140,6 @@ void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from
     };
   });
 }
-
-}  // namespace
 
 Backward emit_activation(Builder& b, const Node& node) {
   const model::LayerId from = b.graph.layer(node.head).inputs[0];

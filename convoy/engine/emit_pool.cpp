@@ -145,14 +145,22 @@ Backward emit_lrn(Builder& b, const Node& node) {
 Backward emit_loss(Builder& b, const Node& node) {
   const model::Layer& layer = b.graph.layer(node.head);
   const model::LayerId from = layer.inputs[0];
-  b.blocked(from);
-  Value& logits = b.value(from);
-  const BufferId dx = b.new_floats(logits.stored.size());
+  BufferId x = b.blocked(from);
+  const Blocked stored = b.value(from).stored;
+  // The kernels take rows; a map's values lie in another order.
+  const Blocked rows{b.grain, b.graph.classes()};
+  const bool map = stored.height * stored.width > 1;
+  if (map) {
+    const BufferId vector = b.new_floats(rows.size());
+    emit_repack(b, node.head, Phase::reorder, stored, x, rows, vector);
+    x = vector;
+  }
+  const BufferId dx = b.new_floats(rows.size());
   const auto* softmax = std::get_if<model::SoftmaxCrossEntropy>(&layer.kind);
   const float smoothing = softmax != nullptr ? softmax->smoothing : 0;
-  b.emit(node.head, Phase::forward, own(b), {logits.buffer, dx},
-         [=, x = logits.buffer, n = b.grain, classes = b.graph.classes(),
-          cross_entropy = softmax != nullptr, &k = b.kernels](const LaneMemory& m) -> Bound {
+  b.emit(node.head, Phase::forward, own(b), {x, dx},
+         [=, n = b.grain, classes = b.graph.classes(), cross_entropy = softmax != nullptr,
+          &k = b.kernels](const LaneMemory& m) -> Bound {
            return [=, &k, px = m.floats(x), pdx = m.floats(dx)](RunState& run) {
              const GrainRun& g = *run.grain;
              float* gradient = g.training ? pdx : nullptr;
@@ -165,8 +173,14 @@ Backward emit_loss(Builder& b, const Node& node) {
              }
            };
          });
-  return [&b, from, dx] {
-    if (b.value(from).wants_gradient) b.add_gradient(from, dx);
+  return [&b, node, from, dx, map, rows, stored] {
+    if (!b.value(from).wants_gradient) return;
+    BufferId gradient = dx;
+    if (map) {
+      gradient = b.new_floats(stored.size());
+      emit_repack(b, node.head, Phase::reorder, rows, dx, stored, gradient);
+    }
+    b.add_gradient(from, gradient);
   };
 }
 
