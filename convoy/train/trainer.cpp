@@ -57,6 +57,10 @@ std::vector<NamedTensor> plain_tensors(const engine::Arena& arena, std::span<con
   return tensors;
 }
 
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
 /// One sitting of a training.
 class Training {
  public:
@@ -192,7 +196,7 @@ class Training {
       const Seconds before = now();
       const sync::StepResult result = stepper_.step(at_.step, rate, source);
       training_time_ += now() - before;
-      if (!result.finite) stop_not_finite(result);
+      if (!result.finite) stop_diverged("the loss is");
       const int64_t position = at_.position;
       ++at_.step;
       at_.position += plan_.batch;
@@ -203,13 +207,14 @@ class Training {
     summary_.waited = loader.waited();
   }
 
-  [[noreturn]] void stop_not_finite(const sync::StepResult& result) {
+  /// `what` is no longer a finite number.
+  [[noreturn]] void stop_diverged(const char* what) {
     progress_.finish();
-    events_.write("diverged", {{"step", at_.step}, {"loss", result.loss}});
+    events_.write("diverged", {{"step", at_.step}, {"what", what}});
     const auto last = folder_.last_checkpoint();
-    fail("step {}: the loss is {}; training has diverged and stops. {}. A lower train.lr.peak, a "
-         "longer warm-up or train.clip_norm may help",
-         at_.step, result.loss,
+    fail("step {}: {} not finite (NaN or infinite); training has diverged and stops. {}. A lower "
+         "train.lr.peak, a longer warm-up or train.clip_norm may help",
+         at_.step, what,
          std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
                                        : "There is no checkpoint yet");
   }
@@ -295,6 +300,8 @@ class Training {
   }
 
   void save(const std::filesystem::path& path, const char* which) {
+    // A step whose loss was finite can still have ruined the weights.
+    if (!all_finite(stepper_.weights())) stop_diverged("some weights are");
     Checkpoint c;
     at_.elapsed = elapsed();
     c.at = at_;
