@@ -318,8 +318,10 @@ class Training {
   }
 
   void finish() {
-    if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
+    // Saved before an evaluation that was not due: a resumed run must neither count it for
+    // train.patience nor compare later ones with it, or it would stop at another step.
     if (saved_step_ != at_.step) save(folder_.last_checkpoint(), "last");
+    if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
     progress_.finish();
     summary_.steps = at_.step;
     summary_.epochs = static_cast<double>(at_.position) / static_cast<double>(samples_);
