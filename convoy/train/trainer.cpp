@@ -330,13 +330,16 @@ class Training {
     summary_.best_accuracy = std::max(0.0, at_.best_metric);
     summary_.best_step = at_.best_step;
     summary_.peak = peak_resident_memory();
-    events_.write("stop", {{"step", at_.step},
-                           {"ending", to_string(summary_.ending)},
-                           {"images_per_second", summary_.images_per_second},
-                           {"best_accuracy", summary_.best_accuracy},
-                           {"elapsed_seconds", summary_.elapsed.value},
-                           {"waited_for_data_seconds", summary_.waited.value},
-                           {"peak_bytes", summary_.peak.value}});
+    nlohmann::json stop{{"step", at_.step},
+                        {"ending", to_string(summary_.ending)},
+                        {"images_per_second", summary_.images_per_second},
+                        {"best_accuracy", summary_.best_accuracy},
+                        {"elapsed_seconds", summary_.elapsed.value},
+                        {"waited_for_data_seconds", summary_.waited.value},
+                        {"peak_bytes", summary_.peak.value}};
+    events_.write("stop", stop);
+    stop["event"] = "stop";
+    progress_.json_line(stop.dump());
   }
 
   Prepared& p_;
