@@ -143,6 +143,12 @@ class Training {
     refuse("{} cannot be continued by this job:{}", folder_.last_checkpoint().string(), list);
   }
 
+  /// The step this sitting ends at, unless something stops it earlier.
+  int64_t last_step() const {
+    const int64_t most = p_.job.train.max_steps;
+    return most > 0 ? std::min(most, total_steps_) : total_steps_;
+  }
+
   void write_start() {
     events_.write(options_.resume ? "resume" : "start",
                   {{"version", version()},
@@ -231,19 +237,20 @@ class Training {
                                   : mean_loss_ + (result.loss - mean_loss_) /
                                                      static_cast<double>(std::min<int64_t>(
                                                          steps_here_, 50));
-    Standing s;
+    Standing& s = standing_;
     s.step = at_.step;
     s.total_steps = total_steps_;
     s.epoch = static_cast<double>(at_.position) / static_cast<double>(samples_);
     s.epochs = p_.job.train.epochs;
     s.loss = mean_loss_;
-    if (summary_.last) s.accuracy = summary_.last->accuracy;
     s.images_per_second = images_per_second();
     const double per_step = (now() - started_).value / static_cast<double>(steps_here_);
-    s.left = Seconds{per_step * static_cast<double>(total_steps_ - at_.step)};
+    const int64_t steps_left = last_step() - at_.step;
+    s.left.reset();
+    if (steps_left > 0) s.left = Seconds{per_step * static_cast<double>(steps_left)};
     progress_.update(s);
     const Seconds time = now();
-    if (time - last_event_ < Seconds{1} && at_.step != total_steps_) return;
+    if (time - last_event_ < Seconds{1} && at_.step != last_step()) return;
     last_event_ = time;
     events_.write("step", {{"step", at_.step},
                            {"epoch", s.epoch},
@@ -268,6 +275,8 @@ class Training {
         evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
     evaluated_step_ = at_.step;
     summary_.last = result;
+    standing_.accuracy = result.accuracy;
+    if (steps_here_ > 0) progress_.update(standing_);
     const bool best = result.accuracy > at_.best_metric;
     if (best) {
       at_.best_metric = result.accuracy;
@@ -359,6 +368,7 @@ class Training {
   Seconds elapsed_before_;
   Seconds training_time_;
   Seconds last_event_;
+  Standing standing_;
   double mean_loss_ = 0;
   int64_t steps_here_ = 0;
   int64_t evaluated_step_ = -1;
