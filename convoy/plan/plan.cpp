@@ -157,9 +157,9 @@ class Planner {
   std::string memory_advice(const Plan& wanted) const {
     if (!limited_by_job_) return "";
     // What is resident before planning differs a little from run to run.
-    constexpr int64_t mib = int64_t{1} << 20;
+    constexpr int64_t kMib = int64_t{1} << 20;
     return fmt::format("; engine.memory: {}MiB would do for all of it",
-                       (wanted.peak().value + 3 * mib) / mib);
+                       (wanted.peak().value + 3 * kMib) / kMib);
   }
 
   [[noreturn]] void refuse_with_advice(const Plan& wanted) const {

@@ -88,9 +88,9 @@ void train(const Graph& graph) {
   convoy::engine::initialise(program.arena(), 1, stepper.weights());
   stepper.weights_changed();
   OneBatch source(graph.input_shape());
-  constexpr double learning_rate = 0.05;
+  constexpr double kLearningRate = 0.05;
   for (int64_t step = 0; step < 30; ++step) {
-    const convoy::sync::StepResult result = stepper.step(step, learning_rate, source);
+    const convoy::sync::StepResult result = stepper.step(step, kLearningRate, source);
     if (step % 5 == 0 || step == 29) {
       std::printf("step %2d  loss %.3f  accuracy %3.0f %%\n", static_cast<int>(step), result.loss,
                   100 * result.accuracy);

@@ -33,8 +33,8 @@ class Training : public Program {
   /// Sends `signal` once the first step is in the events.
   Outcome interrupt(const std::string& run, const std::vector<std::string>& settings, int signal) {
     Process process(folder_, train_arguments(run, settings));
-    constexpr int most_polls = 30'000;
-    for (int i = 0; i < most_polls; ++i) {
+    constexpr int kMostPolls = 30'000;
+    for (int i = 0; i < kMostPolls; ++i) {
       if (content(folder_ / run / "events.jsonl").find(R"("event":"step")") != std::string::npos) {
         break;
       }

@@ -14,7 +14,6 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
