@@ -1,6 +1,7 @@
 // Convolution: oneDNN's blocked direct kernels forward and backward-data, own kernels for the
 // gradient of the weights, which oneDNN leaves at 55–75 % of peak on AVX2.
 
+#include <algorithm>
 #include <optional>
 
 #include "convoy/base/error.hpp"
@@ -40,11 +41,10 @@ ConvShape conv_shape(const Builder& b, model::LayerId id) {
   return s;
 }
 
-ConvParts describe(const Builder& b, model::LayerId id) {
+ConvParts describe(const ConvShape& s, Layout layout) {
   ConvParts p;
-  p.shape = conv_shape(b, id);
-  const ConvShape& s = p.shape;
-  p.layout = b.tensor(id, model::Role::weight)->layout;
+  p.shape = s;
+  p.layout = layout;
   p.strides = {s.stride_h, s.stride_w};
   p.dilates = {s.dilation_h - 1, s.dilation_w - 1};
   p.padding = {s.pad_h, s.pad_w};
@@ -100,11 +100,10 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvParts& p, bool 
     using Desc = dnnl::convolution_forward::desc;
     constexpr auto kProp = dnnl::prop_kind::forward_training;
     constexpr auto kAlgorithm = dnnl::algorithm::convolution_direct;
-    const Desc desc =
-        bias ? Desc(kProp, kAlgorithm, as(p.x), as(p.weights), p.bias, as(p.y), p.strides,
-                    p.dilates, p.padding, p.padding)
-             : Desc(kProp, kAlgorithm, as(p.x), as(p.weights), as(p.y), p.strides, p.dilates,
-                    p.padding, p.padding);
+    const Desc desc = bias ? Desc(kProp, kAlgorithm, as(p.x), as(p.weights), p.bias, as(p.y),
+                                  p.strides, p.dilates, p.padding, p.padding)
+                           : Desc(kProp, kAlgorithm, as(p.x), as(p.weights), as(p.y), p.strides,
+                                  p.dilates, p.padding, p.padding);
     return dnnl::convolution_forward::primitive_desc(desc, attributes, cpu_engine());
   });
 }
@@ -122,6 +121,47 @@ void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, 
   }
   emit_primitive(b, node.head, Phase::forward, dnnl::convolution_forward(pd), pd.scratchpad_desc(),
                  pd.impl_info_str(), operands);
+}
+
+/// The same convolution of an image that has its zero border around it.
+ConvShape bordered(ConvShape s) {
+  s.ih += 2 * s.pad_h, s.iw += 2 * s.pad_w;
+  s.pad_h = s.pad_w = 0;
+  return s;
+}
+
+/// oneDNN's AVX2 kernel takes wide strided windows (AlexNet's 11×11) only without padding; what it
+/// falls back to costs several times a copy of the network's input.
+bool wants_border(const ConvParts& p) {
+  if (p.shape.pad_h == 0 && p.shape.pad_w == 0) return false;
+  const auto taken_as_it_lies = [](const ConvParts& parts) {
+    const auto pd = forward_desc(parts, false, false);
+    return pd.weights_desc() == parts.weights && pd.dst_desc() == parts.y &&
+           !is_reference(pd.impl_info_str());
+  };
+  return !taken_as_it_lies(p) && taken_as_it_lies(describe(bordered(p.shape), p.layout));
+}
+
+/// Copies the network's input into the middle of a larger, zeroed image.
+BufferId emit_bordered_input(Builder& b, model::LayerId id, const ConvShape& s) {
+  const ConvShape to = bordered(s);
+  const BufferId padded = b.new_floats(to.n * to.ic * to.ih * to.iw);
+  b.emit(
+      id, Phase::border, "copy", {padded}, [=, threads = b.threads](const LaneMemory& m) -> Bound {
+        return [=, y = m.floats(padded)](RunState& run) {
+          for_range(threads, s.n * s.ic, [&](int64_t begin, int64_t end) {
+            for (int64_t plane = begin; plane < end; ++plane) {
+              const float* image = run.grain->input + plane * s.ih * s.iw;
+              float* image_to = y + plane * to.ih * to.iw;
+              std::fill_n(image_to, to.ih * to.iw, 0.0F);
+              for (int64_t row = 0; row < s.ih; ++row) {
+                std::copy_n(image + row * s.iw, s.iw, image_to + (row + s.pad_h) * to.iw + s.pad_w);
+              }
+            }
+          });
+        };
+      });
+  return padded;
 }
 
 /// Where backward-data finds the weights: blocked ones in their transposed copy.
@@ -156,19 +196,18 @@ void emit_backward_data(Builder& b, model::LayerId id, const ConvParts& p, Buffe
   }
   const auto pd = with_best_layout([&](bool ours) {
     const auto as = [&](const memory::desc& d) { return ours ? d : p.any(d); };
-    const dnnl::convolution_backward_data::desc desc(
-        dnnl::algorithm::convolution_direct, as(p.x), as(p.weights_transposed), as(p.y), p.strides,
-        p.dilates, p.padding, p.padding);
-    return dnnl::convolution_backward_data::primitive_desc(
-        desc, user_scratchpad(), cpu_engine(), forward_desc(p, false, false));
+    const dnnl::convolution_backward_data::desc desc(dnnl::algorithm::convolution_direct, as(p.x),
+                                                     as(p.weights_transposed), as(p.y), p.strides,
+                                                     p.dilates, p.padding, p.padding);
+    return dnnl::convolution_backward_data::primitive_desc(desc, user_scratchpad(), cpu_engine(),
+                                                           forward_desc(p, false, false));
   });
   const Place weights = transposed_weights(b, id, p);
-  emit_primitive(
-      b, id, Phase::backward_data, dnnl::convolution_backward_data(pd), pd.scratchpad_desc(),
-      pd.impl_info_str(),
-      {{DNNL_ARG_DIFF_DST, p.y, pd.diff_dst_desc(), Place::at(dy), false},
-       {DNNL_ARG_WEIGHTS, p.weights_transposed, pd.weights_desc(), weights, false},
-       {DNNL_ARG_DIFF_SRC, p.x, pd.diff_src_desc(), Place::at(dx), true}});
+  emit_primitive(b, id, Phase::backward_data, dnnl::convolution_backward_data(pd),
+                 pd.scratchpad_desc(), pd.impl_info_str(),
+                 {{DNNL_ARG_DIFF_DST, p.y, pd.diff_dst_desc(), Place::at(dy), false},
+                  {DNNL_ARG_WEIGHTS, p.weights_transposed, pd.weights_desc(), weights, false},
+                  {DNNL_ARG_DIFF_SRC, p.x, pd.diff_src_desc(), Place::at(dx), true}});
 }
 
 /// The gradient of the weights by our own kernel.
@@ -198,11 +237,11 @@ void emit_own_weights(Builder& b, model::LayerId id, const ConvParts& p, BufferI
 void emit_dnnl_weights(Builder& b, model::LayerId id, const ConvParts& p, BufferId x, BufferId dy) {
   const auto pd = with_best_layout([&](bool ours) {
     const auto as = [&](const memory::desc& d) { return ours ? d : p.any(d); };
-    const dnnl::convolution_backward_weights::desc desc(
-        dnnl::algorithm::convolution_direct, as(p.x), as(p.weights), as(p.y), p.strides, p.dilates,
-        p.padding, p.padding);
-    return dnnl::convolution_backward_weights::primitive_desc(
-        desc, user_scratchpad(), cpu_engine(), forward_desc(p, false, false));
+    const dnnl::convolution_backward_weights::desc desc(dnnl::algorithm::convolution_direct,
+                                                        as(p.x), as(p.weights), as(p.y), p.strides,
+                                                        p.dilates, p.padding, p.padding);
+    return dnnl::convolution_backward_weights::primitive_desc(desc, user_scratchpad(), cpu_engine(),
+                                                              forward_desc(p, false, false));
   });
   const Tensor* weight = b.tensor(id, model::Role::weight);
   emit_primitive(b, id, Phase::backward_weights, dnnl::convolution_backward_weights(pd),
@@ -249,20 +288,25 @@ void emit_mask_and_bias(Builder& b, const Node& node, const Blocked& s, BufferId
 
 Backward emit_conv(Builder& b, const Node& node) {
   const model::LayerId from = b.graph.layer(node.head).inputs[0];
-  const ConvParts parts = describe(b, node.head);
+  const Layout layout = b.tensor(node.head, model::Role::weight)->layout;
+  ConvParts parts = describe(conv_shape(b, node.head), layout);
   const bool plain = parts.shape.plain_input;
-  const BufferId x = plain ? kNone : b.blocked(from);
+  BufferId x = plain ? kNone : b.blocked(from);
+  if (plain && wants_border(parts)) {
+    x = emit_bordered_input(b, node.head, parts.shape);
+    parts = describe(bordered(parts.shape), layout);
+  }
   Value& out = b.value(node.result);
   out.stored = b.stored(b.graph.layer(node.result).out);
   out.buffer = b.new_floats(out.stored.size());
   out.wants_gradient = true;
   emit_forward(b, node, parts, x, out.buffer);
 
-  return [&b, node, from, parts, plain] {
+  return [&b, node, from, parts, plain, x] {
     const Value& result = b.value(node.result);
     const BufferId dy = result.gradient;
     emit_mask_and_bias(b, node, result.stored, result.buffer, dy);
-    const BufferId input = plain ? kNone : b.available(from);
+    const BufferId input = plain ? x : b.available(from);
     if (b.kernels.conv_backward_weights_supported(parts.shape)) {
       emit_own_weights(b, node.head, parts, input, dy);
     } else {
