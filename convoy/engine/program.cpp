@@ -148,6 +148,7 @@ const Arena& Program::arena() const { return compiled_->builder.arena; }
 int64_t Program::grain() const { return compiled_->options.grain; }
 const model::Graph& Program::graph() const { return compiled_->graph; }
 Bytes Program::lane_memory() const { return compiled_->memory.total; }
+Bytes Program::least_lane_memory() const { return lower_bound(compiled_->builder.lifetimes); }
 int64_t Program::transposed_size() const { return compiled_->builder.transposed_size; }
 int64_t Program::largest_layer() const { return compiled_->largest_layer; }
 
