@@ -6,13 +6,14 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/verbs.hpp"
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/base/random.hpp"
 #include "convoy/engine/peak.hpp"
 #include "convoy/model/zoo.hpp"
 #include "convoy/plan/plan.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 namespace {
@@ -43,8 +44,7 @@ class FixedBatch final : public sync::GrainSource {
     }
   }
   Samples get(int64_t, int64_t grain) override {
-    return {inputs_.floats().data() + grain * grain_ * size_,
-            labels_.data() + grain * grain_};
+    return {inputs_.floats().data() + grain * grain_ * size_, labels_.data() + grain * grain_};
   }
   void release(int64_t, int64_t) override {}
 
@@ -166,9 +166,10 @@ int bench_layers(const BenchArguments& a) {
   const auto images = static_cast<double>(a.batch * a.steps);
   nlohmann::json rows = nlohmann::json::array();
   if (!a.json) {
-    fmt::print("{}, batch {}, grain {}, {} lane(s): GFLOP/s of one lane by direction (ms in all for "
-               "layers that are not counted in FLOPs)\n\n",
-               a.model, a.batch, m.planned.plan.grain, m.planned.plan.lanes);
+    fmt::print(
+        "{}, batch {}, grain {}, {} lane(s): GFLOP/s of one lane by direction (ms in all for "
+        "layers that are not counted in FLOPs)\n\n",
+        a.model, a.batch, m.planned.plan.grain, m.planned.plan.lanes);
     fmt::print("{:<28}{:<22}{:>10}{:>12}{:>12}{:>8}  {}\n", "layer", "kind", "forward", "bwd-data",
                "bwd-weights", "share", "kernels");
   }
@@ -177,7 +178,8 @@ int bench_layers(const BenchArguments& a) {
     const double flops = graph.forward_flops(id).value * images;
     std::string kernels;
     for (const auto& [phase, kernel] : layer.kernels) {
-      if (kernels.find(kernel) == std::string::npos) kernels += (kernels.empty() ? "" : ", ") + kernel;
+      if (kernels.find(kernel) == std::string::npos)
+        kernels += (kernels.empty() ? "" : ", ") + kernel;
     }
     if (a.json) {
       nlohmann::json row{{"layer", l.name},
@@ -202,8 +204,7 @@ int bench_layers(const BenchArguments& a) {
                rate_of(layer, Phase::forward, flops), rate_of(layer, Phase::backward_data, flops),
                rate_of(layer, Phase::backward_weights, flops), 100 * layer.total / total, kernels);
   }
-  const double lane_seconds =
-      m.step_seconds * static_cast<double>(a.steps) * m.planned.plan.lanes;
+  const double lane_seconds = m.step_seconds * static_cast<double>(a.steps) * m.planned.plan.lanes;
   if (a.json) {
     fmt::print("{}\n", nlohmann::json{{"model", a.model},
                                       {"batch", a.batch},
@@ -214,9 +215,10 @@ int bench_layers(const BenchArguments& a) {
                                       {"layers", rows}}
                            .dump());
   } else {
-    fmt::print("\n{} per step; {:.1f} % of the lanes' time is in these layers, the rest is the update "
-               "and waiting\n",
-               to_string(Seconds{m.step_seconds}), 100 * total / lane_seconds);
+    fmt::print(
+        "\n{} per step; {:.1f} % of the lanes' time is in these layers, the rest is the update "
+        "and waiting\n",
+        to_string(Seconds{m.step_seconds}), 100 * total / lane_seconds);
   }
   return 0;
 }
@@ -229,9 +231,10 @@ int bench_peak(bool json) {
                                       {"cores", peak.cores}}
                            .dump());
   } else {
-    fmt::print("{:.1f} GFLOP/s of fused multiply-adds per core with all {} busy; copying moves "
-               "{:.1f} GB/s (read + written)\n",
-               peak.fma_gflops_per_core, peak.cores, peak.copy_gb_per_second);
+    fmt::print(
+        "{:.1f} GFLOP/s of fused multiply-adds per core with all {} busy; copying moves "
+        "{:.1f} GB/s (read + written)\n",
+        peak.fma_gflops_per_core, peak.cores, peak.copy_gb_per_second);
   }
   return 0;
 }

@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "app/verbs.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 namespace {

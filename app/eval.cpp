@@ -5,10 +5,11 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "app/verbs.hpp"
 #include "convoy/base/error.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/train/trainer.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 namespace {
@@ -27,7 +28,8 @@ int eval_verb(const EvalArguments& a) {
   const fs::path given(a.run_folder);
   const bool is_run = fs::is_directory(given);
   if (!is_run && a.checkpoint.empty()) {
-    refuse("{} is no run folder; with a job file, name a checkpoint: --checkpoint FILE", given.string());
+    refuse("{} is no run folder; with a job file, name a checkpoint: --checkpoint FILE",
+           given.string());
   }
   const job::Job job = job::read_job(is_run ? given / "job.yaml" : given, a.set);
   const fs::path checkpoint = a.checkpoint.empty()
@@ -41,8 +43,7 @@ int eval_verb(const EvalArguments& a) {
   train::restore_weights(saved, program.arena(), stepper.weights());
   stepper.weights_changed();
   const data::Dataset& set = a.on_train ? *p.source.train : *p.source.test;
-  const sync::EvalResult result =
-      train::evaluate(stepper, p.source, set, p.planned.plan.grain);
+  const sync::EvalResult result = train::evaluate(stepper, p.source, set, p.planned.plan.grain);
   if (a.json) {
     fmt::print("{}\n", nlohmann::json{{"checkpoint", checkpoint.string()},
                                       {"step", saved.at.step},

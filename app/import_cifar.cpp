@@ -1,7 +1,8 @@
 // convoy import-cifar: used by scripts/get-data.
 
-#include "app/verbs.hpp"
 #include "convoy/data/cifar_sheets.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 

@@ -3,13 +3,14 @@
 #include <dnnl_version.h>
 #include <fmt/format.h>
 
-#include "app/verbs.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/base/threads.hpp"
 #include "convoy/base/version.hpp"
 #include "convoy/engine/kernels/kernels.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/model/zoo.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 namespace {

@@ -3,17 +3,19 @@
 
 #include <fmt/format.h>
 
-#include "app/verbs.hpp"
 #include "convoy/base/error.hpp"
 #include "convoy/base/version.hpp"
+
+#include "app/verbs.hpp"
 
 int main(int argc, char** argv) {
   using namespace convoy;
   CLI::App app("Convoy trains neural networks on clusters of ordinary machines.", "convoy");
   app.set_version_flag("--version", "convoy " + version());
   app.require_subcommand(1);
-  app.footer("Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130/143 stopped by a signal after "
-             "saving.\nEach verb has its own --help.");
+  app.footer(
+      "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130/143 stopped by a signal after "
+      "saving.\nEach verb has its own --help.");
   app::Run run;
   app::add_train(app, run);
   app::add_eval(app, run);

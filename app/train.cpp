@@ -7,11 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "app/verbs.hpp"
 #include "convoy/base/error.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/train/trainer.hpp"
+
+#include "app/verbs.hpp"
 
 namespace convoy::app {
 namespace {
@@ -54,24 +55,25 @@ void print_summary(const train::Summary& s, const train::Prepared& p,
   }
   fmt::print("memory {} at the peak ({} planned); lanes waited {} for data\n", to_string(s.peak),
              to_string(p.planned.plan.peak()), to_string(s.waited));
-  fmt::print("written to {} (checkpoints/best.safetensors, checkpoints/last.safetensors, "
-             "events.jsonl)\n",
-             folder.string());
+  fmt::print(
+      "written to {} (checkpoints/best.safetensors, checkpoints/last.safetensors, "
+      "events.jsonl)\n",
+      folder.string());
 }
 
 int train_verb(const TrainArguments& a) {
   const bool resume = !a.resume.empty();
   if (!resume && a.job.empty()) refuse("train needs a job file, or --resume RUN");
-  if (resume && !a.run_folder.empty()) refuse("--resume names the run folder already; leave out --run");
+  if (resume && !a.run_folder.empty())
+    refuse("--resume names the run folder already; leave out --run");
   const std::filesystem::path file =
       a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
   job::Job job = job::read_job(file, a.set);
   train::Prepared prepared = train::prepare_job(std::move(job));
   const std::filesystem::path folder =
-      resume ? std::filesystem::path(a.resume)
-      : a.run_folder.empty()
-          ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
-          : std::filesystem::path(a.run_folder);
+      resume                 ? std::filesystem::path(a.resume)
+      : a.run_folder.empty() ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
+                             : std::filesystem::path(a.run_folder);
   train::RunFolder run =
       resume ? train::RunFolder::resume(folder) : train::RunFolder::create(folder);
   if (!a.json) print_head(prepared, run.path());
@@ -104,8 +106,9 @@ void add_train(CLI::App& app, Run& run) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_flag("--json", a->json, "Print progress as JSON lines");
-  verb->footer("Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"
-               "Ctrl-C or SIGTERM saves a checkpoint after the current step and stops.");
+  verb->footer(
+      "Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"
+      "Ctrl-C or SIGTERM saves a checkpoint after the current step and stops.");
   verb->callback([&run, a] { run = [a] { return train_verb(*a); }; });
 }
 

@@ -16,7 +16,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The user's input (job, flag, data file, model) is wrong. `convoy` prints what() and exits with 2.
+/// The user's input (job, flag, data file, model) is wrong. `convoy` prints what() and exits
+/// with 2.
 class InputError : public Error {
  public:
   using Error::Error;

@@ -43,7 +43,9 @@ uint32_t Stream::next_u32() {
   return buffer_[word];
 }
 
-float Stream::uniform() { return static_cast<float>(next_u32() >> 8) * 0x1p-24F; }
+float Stream::uniform() {
+  return static_cast<float>(next_u32() >> 8) * 0x1p-24F;
+}
 
 uint32_t Stream::below(uint32_t n) {
   // Lemire's multiply-shift with rejection of the few values that would be counted twice.

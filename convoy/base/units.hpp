@@ -11,7 +11,10 @@ namespace convoy {
 struct Seconds {
   double value = 0;
   auto operator<=>(const Seconds&) const = default;
-  Seconds& operator+=(Seconds other) { value += other.value; return *this; }
+  Seconds& operator+=(Seconds other) {
+    value += other.value;
+    return *this;
+  }
   friend Seconds operator+(Seconds a, Seconds b) { return {a.value + b.value}; }
   friend Seconds operator-(Seconds a, Seconds b) { return {a.value - b.value}; }
 };
@@ -20,7 +23,10 @@ struct Seconds {
 struct Bytes {
   int64_t value = 0;
   auto operator<=>(const Bytes&) const = default;
-  Bytes& operator+=(Bytes other) { value += other.value; return *this; }
+  Bytes& operator+=(Bytes other) {
+    value += other.value;
+    return *this;
+  }
   friend Bytes operator+(Bytes a, Bytes b) { return {a.value + b.value}; }
   friend Bytes operator-(Bytes a, Bytes b) { return {a.value - b.value}; }
   friend Bytes operator*(int64_t n, Bytes b) { return {n * b.value}; }
@@ -30,7 +36,10 @@ struct Bytes {
 struct Flops {
   double value = 0;
   auto operator<=>(const Flops&) const = default;
-  Flops& operator+=(Flops other) { value += other.value; return *this; }
+  Flops& operator+=(Flops other) {
+    value += other.value;
+    return *this;
+  }
   friend Flops operator+(Flops a, Flops b) { return {a.value + b.value}; }
 };
 

@@ -2,6 +2,8 @@
 
 namespace convoy {
 
-std::string version() { return CONVOY_VERSION; }
+std::string version() {
+  return CONVOY_VERSION;
+}
 
 }  // namespace convoy

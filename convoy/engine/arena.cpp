@@ -1,7 +1,7 @@
 #include "convoy/engine/arena.hpp"
 
-#include <cmath>
 #include <algorithm>
+#include <cmath>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
@@ -21,13 +21,18 @@ int64_t stored_columns(const Tensor& t) {
 int64_t stored_size(const Tensor& t) {
   const auto& s = t.shape;
   switch (t.layout) {
-    case Layout::channels: return round_up(s[0], kBlock);
+    case Layout::channels:
+      return round_up(s[0], kBlock);
     case Layout::conv:
       return t.groups * round_up(s[0] / t.groups, kBlock) * round_up(s[1], kBlock) * s[2] * s[3];
-    case Layout::conv_input: return round_up(s[0], kBlock) * s[1] * s[2] * s[3];
-    case Layout::depthwise: return round_up(s[0], kBlock) * s[2] * s[3];
-    case Layout::conv_plain: return s[0] * s[1] * s[2] * s[3];
-    case Layout::linear: return round_up(s[0], kBlock) * stored_columns(t);
+    case Layout::conv_input:
+      return round_up(s[0], kBlock) * s[1] * s[2] * s[3];
+    case Layout::depthwise:
+      return round_up(s[0], kBlock) * s[2] * s[3];
+    case Layout::conv_plain:
+      return s[0] * s[1] * s[2] * s[3];
+    case Layout::linear:
+      return round_up(s[0], kBlock) * stored_columns(t);
   }
   return 0;
 }
@@ -85,8 +90,11 @@ void for_each_value(const Tensor& t, Visit visit) {
     case Layout::channels:
       for (int64_t i = 0; i < t.shape[0]; ++i) visit(i, i);
       break;
-    case Layout::linear: for_each_linear_value(t, visit); break;
-    default: for_each_conv_value(t, visit);
+    case Layout::linear:
+      for_each_linear_value(t, visit);
+      break;
+    default:
+      for_each_conv_value(t, visit);
   }
 }
 

@@ -14,12 +14,12 @@ namespace convoy::engine {
 
 /// How a tensor's values are stored. Padding is zero, always.
 enum class Layout {
-  channels,      ///< {c}: padded to a multiple of 8
-  conv,          ///< {o, i, kh, kw} as [g][o/8][i/8][kh][kw][8i][8o] (g = 1 when not grouped)
-  conv_input,    ///< first layer: [o/8][kh][kw][i][8o]
-  depthwise,     ///< {c, 1, kh, kw} as [c/8][kh][kw][8c]
-  conv_plain,    ///< {o, i, kh, kw} as it is: for shapes that no blocked kernel takes
-  linear,        ///< {o, i} as [o padded][stored i]: see Tensor::source
+  channels,    ///< {c}: padded to a multiple of 8
+  conv,        ///< {o, i, kh, kw} as [g][o/8][i/8][kh][kw][8i][8o] (g = 1 when not grouped)
+  conv_input,  ///< first layer: [o/8][kh][kw][i][8o]
+  depthwise,   ///< {c, 1, kh, kw} as [c/8][kh][kw][8c]
+  conv_plain,  ///< {o, i, kh, kw} as it is: for shapes that no blocked kernel takes
+  linear,      ///< {o, i} as [o padded][stored i]: see Tensor::source
 };
 
 enum class Kind { parameter, running_mean, running_variance };
@@ -33,7 +33,7 @@ struct Tensor {
   std::vector<int64_t> shape;  ///< plain shape, as in checkpoints
   int64_t fan_in = 1;
   Layout layout = Layout::channels;
-  int64_t groups = 1;          ///< conv: groups
+  int64_t groups = 1;  ///< conv: groups
   /// linear: how its input sample is stored. Blocked {c, h, w}: column of plain index (c, y, x) is
   /// its place in nChw8c; plain: as it is.
   model::Shape source;

@@ -59,9 +59,8 @@ BufferId Builder::blocked(model::LayerId id) {
   emit(id, Phase::border, std::string("own ") + kernels.isa, {to},
        [to, s = v.stored, &k = kernels, threads = threads](const LaneMemory& m) -> Bound {
          return [=, &k, y = m.floats(to)](RunState& run) {
-           for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
-             k.block(s, n0, n1, run.grain->input, y);
-           });
+           for_range(threads, s.n,
+                     [&](int64_t n0, int64_t n1) { k.block(s, n0, n1, run.grain->input, y); });
          };
        });
   return to;
@@ -74,7 +73,7 @@ void Builder::add_gradient(model::LayerId id, BufferId gradient) {
     return;
   }
   const BufferId sum = v.gradient;
-  emit(id, Phase::backward_other, kernels.isa, {sum, gradient},
+  emit(id, Phase::backward_other, std::string("own ") + kernels.isa, {sum, gradient},
        [=, n = v.stored.size(), &k = kernels, threads = threads](const LaneMemory& m) -> Bound {
          return [=, &k, x = m.floats(gradient), y = m.floats(sum)](RunState&) {
            for_range(threads, n / kBlock, [&](int64_t begin, int64_t end) {

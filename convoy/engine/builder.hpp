@@ -142,10 +142,10 @@ class Builder {
 
 /// One or more layers computed together.
 struct Node {
-  model::LayerId head = 0;         ///< the layer that does the work
-  model::LayerId result = 0;       ///< the last layer of the chain: whose value the node defines
-  model::LayerId residual = -1;    ///< batch norm: the other input of a fused addition
-  bool relu = false;               ///< a ReLU is part of the chain
+  model::LayerId head = 0;       ///< the layer that does the work
+  model::LayerId result = 0;     ///< the last layer of the chain: whose value the node defines
+  model::LayerId residual = -1;  ///< batch norm: the other input of a fused addition
+  bool relu = false;             ///< a ReLU is part of the chain
   /// The max pooling that alone reads this node undoes its ReLU (for the node: no mask in the
   /// backward pass, its output need not be kept; for the pooling: it applies the mask).
   bool pool_undoes_relu = false;

@@ -7,7 +7,8 @@ namespace convoy::engine {
 Crew::Crew(int lanes, const std::vector<int>& cores) : errors_(static_cast<size_t>(lanes)) {
   threads_.reserve(static_cast<size_t>(lanes));
   for (int lane = 0; lane < lanes; ++lane) {
-    const int core = static_cast<size_t>(lane) < cores.size() ? cores[static_cast<size_t>(lane)] : -1;
+    const int core =
+        static_cast<size_t>(lane) < cores.size() ? cores[static_cast<size_t>(lane)] : -1;
     threads_.emplace_back([this, lane, core] {
       if (core >= 0) pin_this_thread(core);
       work(lane);

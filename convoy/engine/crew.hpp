@@ -2,14 +2,13 @@
 // The threads of a worker's lanes: one per lane, each pinned to its core, all told to do something
 // together and waited for.
 
+#include <condition_variable>
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
-
-#include <condition_variable>
-#include <mutex>
 
 namespace convoy::engine {
 

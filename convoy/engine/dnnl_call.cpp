@@ -33,8 +33,8 @@ class Call {
       dnnl::error::wrap_c_api(dnnl_memory_set_data_handle(memory.get(), at), "data handle");
     }
     dnnl::error::wrap_c_api(
-        dnnl_primitive_execute(primitive_.get(), stream_.get(),
-                               static_cast<int>(arguments_.size()), arguments_.data()),
+        dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(arguments_.size()),
+                               arguments_.data()),
         "execute");
   }
 

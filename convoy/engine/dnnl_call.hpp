@@ -30,9 +30,9 @@ struct Place {
 
 /// One argument of a primitive.
 struct Operand {
-  int argument = 0;              ///< DNNL_ARG_…
-  dnnl::memory::desc ours;       ///< how it lies in our memory
-  dnnl::memory::desc theirs;     ///< how the primitive wants it; a reorder is emitted if different
+  int argument = 0;           ///< DNNL_ARG_…
+  dnnl::memory::desc ours;    ///< how it lies in our memory
+  dnnl::memory::desc theirs;  ///< how the primitive wants it; a reorder is emitted if different
   Place place;
   bool output = false;
 };

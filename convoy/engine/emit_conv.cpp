@@ -1,7 +1,6 @@
 // Convolution: oneDNN's blocked direct kernels forward and backward-data, own kernels for the
 // gradient of the weights, which oneDNN leaves at 55–75 % of peak on AVX2.
 
-#include <algorithm>
 #include <optional>
 
 #include "convoy/base/error.hpp"
@@ -41,10 +40,11 @@ ConvShape conv_shape(const Builder& b, model::LayerId id) {
   return s;
 }
 
-ConvParts describe(const ConvShape& s, Layout layout) {
+ConvParts describe(const Builder& b, model::LayerId id) {
   ConvParts p;
-  p.shape = s;
-  p.layout = layout;
+  p.shape = conv_shape(b, id);
+  const ConvShape& s = p.shape;
+  p.layout = b.tensor(id, model::Role::weight)->layout;
   p.strides = {s.stride_h, s.stride_w};
   p.dilates = {s.dilation_h - 1, s.dilation_w - 1};
   p.padding = {s.pad_h, s.pad_w};
@@ -108,10 +108,31 @@ dnnl::convolution_forward::primitive_desc forward_desc(const ConvParts& p, bool 
   });
 }
 
+void emit_own_forward(Builder& b, const Node& node, const ConvParts& p, BufferId y) {
+  const Tensor* weight = b.tensor(node.head, model::Role::weight);
+  const Tensor* bias = b.tensor(node.head, model::Role::bias);
+  b.emit(node.head, Phase::forward, std::string("own ") + b.kernels.isa, {y},
+         [=, s = p.shape, relu = node.relu, weights = weight->offset,
+          biases = bias != nullptr ? bias->offset : -1, &k = b.kernels,
+          threads = b.threads](const LaneMemory& m) -> Bound {
+           return [=, &k, py = m.floats(y), w = m.weights.arena + weights,
+                   pb = biases < 0 ? nullptr : m.weights.arena + biases](RunState& run) {
+             for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
+               k.conv_forward_plain(s, n0, n1, run.grain->input, w, pb, relu, py);
+             });
+           };
+         });
+}
+
 void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, BufferId y) {
   const Tensor* weight = b.tensor(node.head, model::Role::weight);
   const Tensor* bias = b.tensor(node.head, model::Role::bias);
   const auto pd = forward_desc(p, bias != nullptr, node.relu);
+  const bool in_our_layouts = pd.dst_desc() == p.y && pd.weights_desc() == p.weights;
+  if (p.shape.plain_input && (!in_our_layouts || is_reference(pd.impl_info_str()))) {
+    emit_own_forward(b, node, p, y);
+    return;
+  }
   std::vector<Operand> operands = {
       {DNNL_ARG_SRC, p.x, pd.src_desc(), Place::of_value(x), false},
       {DNNL_ARG_WEIGHTS, p.weights, pd.weights_desc(), Place::of_weights(weight->offset), false},
@@ -121,47 +142,6 @@ void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, 
   }
   emit_primitive(b, node.head, Phase::forward, dnnl::convolution_forward(pd), pd.scratchpad_desc(),
                  pd.impl_info_str(), operands);
-}
-
-/// The same convolution of an image that has its zero border around it.
-ConvShape bordered(ConvShape s) {
-  s.ih += 2 * s.pad_h, s.iw += 2 * s.pad_w;
-  s.pad_h = s.pad_w = 0;
-  return s;
-}
-
-/// oneDNN's AVX2 kernel takes wide strided windows (AlexNet's 11×11) only without padding; what it
-/// falls back to costs several times a copy of the network's input.
-bool wants_border(const ConvParts& p) {
-  if (p.shape.pad_h == 0 && p.shape.pad_w == 0) return false;
-  const auto taken_as_it_lies = [](const ConvParts& parts) {
-    const auto pd = forward_desc(parts, false, false);
-    return pd.weights_desc() == parts.weights && pd.dst_desc() == parts.y &&
-           !is_reference(pd.impl_info_str());
-  };
-  return !taken_as_it_lies(p) && taken_as_it_lies(describe(bordered(p.shape), p.layout));
-}
-
-/// Copies the network's input into the middle of a larger, zeroed image.
-BufferId emit_bordered_input(Builder& b, model::LayerId id, const ConvShape& s) {
-  const ConvShape to = bordered(s);
-  const BufferId padded = b.new_floats(to.n * to.ic * to.ih * to.iw);
-  b.emit(
-      id, Phase::border, "copy", {padded}, [=, threads = b.threads](const LaneMemory& m) -> Bound {
-        return [=, y = m.floats(padded)](RunState& run) {
-          for_range(threads, s.n * s.ic, [&](int64_t begin, int64_t end) {
-            for (int64_t plane = begin; plane < end; ++plane) {
-              const float* image = run.grain->input + plane * s.ih * s.iw;
-              float* image_to = y + plane * to.ih * to.iw;
-              std::fill_n(image_to, to.ih * to.iw, 0.0F);
-              for (int64_t row = 0; row < s.ih; ++row) {
-                std::copy_n(image + row * s.iw, s.iw, image_to + (row + s.pad_h) * to.iw + s.pad_w);
-              }
-            }
-          });
-        };
-      });
-  return padded;
 }
 
 /// Where backward-data finds the weights: blocked ones in their transposed copy.
@@ -288,25 +268,20 @@ void emit_mask_and_bias(Builder& b, const Node& node, const Blocked& s, BufferId
 
 Backward emit_conv(Builder& b, const Node& node) {
   const model::LayerId from = b.graph.layer(node.head).inputs[0];
-  const Layout layout = b.tensor(node.head, model::Role::weight)->layout;
-  ConvParts parts = describe(conv_shape(b, node.head), layout);
+  const ConvParts parts = describe(b, node.head);
   const bool plain = parts.shape.plain_input;
-  BufferId x = plain ? kNone : b.blocked(from);
-  if (plain && wants_border(parts)) {
-    x = emit_bordered_input(b, node.head, parts.shape);
-    parts = describe(bordered(parts.shape), layout);
-  }
+  const BufferId x = plain ? kNone : b.blocked(from);
   Value& out = b.value(node.result);
   out.stored = b.stored(b.graph.layer(node.result).out);
   out.buffer = b.new_floats(out.stored.size());
   out.wants_gradient = true;
   emit_forward(b, node, parts, x, out.buffer);
 
-  return [&b, node, from, parts, plain, x] {
+  return [&b, node, from, parts, plain] {
     const Value& result = b.value(node.result);
     const BufferId dy = result.gradient;
     emit_mask_and_bias(b, node, result.stored, result.buffer, dy);
-    const BufferId input = plain ? x : b.available(from);
+    const BufferId input = plain ? kNone : b.available(from);
     if (b.kernels.conv_backward_weights_supported(parts.shape)) {
       emit_own_weights(b, node.head, parts, input, dy);
     } else {

@@ -21,13 +21,13 @@ struct NormParts {
   static constexpr int kArrays = 8;
 };
 
-/// Calls pass(b0, b1) on small groups of channel blocks: what a first sweep over a group has read is
-/// still in the second-level cache for the next sweep.
+/// Calls pass(b0, b1) on small groups of channel blocks: what a first sweep over a group has read
+/// is still in the second-level cache for the next sweep.
 template <typename F>
 void for_groups(const NormParts& p, int threads, const F& pass) {
   constexpr int64_t kGroupBytes = 128 * 1024;
-  const int64_t group =
-      std::max<int64_t>(1, kGroupBytes / (p.s.n * p.s.plane() * static_cast<int64_t>(sizeof(float))));
+  const int64_t group = std::max<int64_t>(
+      1, kGroupBytes / (p.s.n * p.s.plane() * static_cast<int64_t>(sizeof(float))));
   for_range(threads, p.s.blocks(), [&](int64_t begin, int64_t end) {
     for (int64_t b0 = begin; b0 < end; b0 += group) pass(b0, std::min(b0 + group, end));
   });
@@ -69,8 +69,7 @@ void fold(const NormParts& p, const Arrays& v, const float* weights, const float
 
 void emit_forward(Builder& b, const Node& node, const NormParts& p, BufferId x, BufferId residual,
                   BufferId y) {
-  b.emit(node.head, Phase::forward, std::string("own ") + b.kernels.isa,
-         {x, residual, y, p.saved},
+  b.emit(node.head, Phase::forward, std::string("own ") + b.kernels.isa, {x, residual, y, p.saved},
          [=, relu = node.relu, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
            return [=, &k, v = Arrays(p, m), px = m.floats(x), pr = m.floats(residual),
                    py = m.floats(y), weights = m.weights.arena](RunState& run) {
@@ -136,8 +135,8 @@ void emit_backward(Builder& b, const Node& node, const NormParts& p, Mask mask, 
   b.emit(node.head, Phase::backward_data, std::string("own ") + b.kernels.isa,
          {x, y, dy, dx, p.saved},
          [=, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
-           return [=, &k, v = Arrays(p, m), px = m.floats(x), py = m.floats(y),
-                   pdy = m.floats(dy), pdx = m.floats(dx)](RunState& run) {
+           return [=, &k, v = Arrays(p, m), px = m.floats(x), py = m.floats(y), pdy = m.floats(dy),
+                   pdx = m.floats(dx)](RunState& run) {
              float* d_scale = run.gradient(p.scale, p.begin);
              float* d_shift = run.gradient(p.shift, p.begin);
              for_groups(p, threads, [&](int64_t b0, int64_t b1) {

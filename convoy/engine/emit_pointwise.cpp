@@ -9,7 +9,9 @@
 namespace convoy::engine {
 namespace {
 
-std::string own(const Builder& b) { return std::string("own ") + b.kernels.isa; }
+std::string own(const Builder& b) {
+  return std::string("own ") + b.kernels.isa;
+}
 
 /// Defines the value of a layer that is stored as its first input.
 Value& like_input(Builder& b, model::LayerId id, model::LayerId from) {
@@ -23,9 +25,8 @@ Value& like_input(Builder& b, model::LayerId id, model::LayerId from) {
 /// Calls f(count, offset) on the pieces of n floats, n a multiple of the block.
 template <typename F>
 void for_floats(int threads, int64_t n, const F& f) {
-  for_range(threads, n / kBlock, [&](int64_t begin, int64_t end) {
-    f((end - begin) * kBlock, begin * kBlock);
-  });
+  for_range(threads, n / kBlock,
+            [&](int64_t begin, int64_t end) { f((end - begin) * kBlock, begin * kBlock); });
 }
 
 /// Zeroes the channels beyond the last real one.
@@ -51,17 +52,22 @@ struct Eltwise {
 Eltwise eltwise_of(const model::Activation& activation) {
   using A = dnnl::algorithm;
   switch (activation.kind) {
-    case model::ActivationKind::relu: return {A::eltwise_relu_use_dst_for_bwd, 0, 0};
+    case model::ActivationKind::relu:
+      return {A::eltwise_relu_use_dst_for_bwd, 0, 0};
     case model::ActivationKind::leaky_relu:
       if (activation.alpha < 0) return {A::eltwise_relu, activation.alpha, 0, false};
       return {A::eltwise_relu_use_dst_for_bwd, activation.alpha, 0};
-    case model::ActivationKind::relu6: return {A::eltwise_clip_v2_use_dst_for_bwd, 0, 6};
+    case model::ActivationKind::relu6:
+      return {A::eltwise_clip_v2_use_dst_for_bwd, 0, 6};
     case model::ActivationKind::elu:
       if (activation.alpha < 0) return {A::eltwise_elu, activation.alpha, 0, false};
       return {A::eltwise_elu_use_dst_for_bwd, activation.alpha, 0};
-    case model::ActivationKind::sigmoid: return {A::eltwise_logistic_use_dst_for_bwd};
-    case model::ActivationKind::tanh: return {A::eltwise_tanh_use_dst_for_bwd};
-    case model::ActivationKind::gelu: return {A::eltwise_gelu_erf, 0, 0, false};
+    case model::ActivationKind::sigmoid:
+      return {A::eltwise_logistic_use_dst_for_bwd};
+    case model::ActivationKind::tanh:
+      return {A::eltwise_tanh_use_dst_for_bwd};
+    case model::ActivationKind::gelu:
+      return {A::eltwise_gelu_erf, 0, 0, false};
   }
   return {A::eltwise_relu};
 }
@@ -108,14 +114,15 @@ Backward emit_relu(Builder& b, const Node& node, model::LayerId from) {
     const Value& result = b.value(node.result);
     if (!result.wants_gradient) return;
     const BufferId dy = result.gradient;
-    b.emit(node.head, Phase::backward_data, own(b), {result.buffer, dy},
-           [=, y = result.buffer, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
-             return [=, &k, py = m.floats(y), pdy = m.floats(dy)](RunState&) {
-               for_floats(threads, size, [&](int64_t n, int64_t at) {
-                 k.relu_backward(n, py + at, pdy + at, pdy + at);
-               });
-             };
-           });
+    b.emit(
+        node.head, Phase::backward_data, own(b), {result.buffer, dy},
+        [=, y = result.buffer, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
+          return [=, &k, py = m.floats(y), pdy = m.floats(dy)](RunState&) {
+            for_floats(threads, size, [&](int64_t n, int64_t at) {
+              k.relu_backward(n, py + at, pdy + at, pdy + at);
+            });
+          };
+        });
     b.add_gradient(from, dy);
   };
 }
@@ -124,15 +131,14 @@ Backward emit_relu(Builder& b, const Node& node, model::LayerId from) {
 
 void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from_shape,
                  BufferId from, const Blocked& to_shape, BufferId to) {
-  const BufferId plain = b.new_floats(from_shape.n * from_shape.channels * from_shape.height *
-                                      from_shape.width);
-  b.emit(id, phase, own(b), {from, plain, to},
-         [=, &k = b.kernels](const LaneMemory& m) -> Bound {
-           return [=, &k, x = m.floats(from), p = m.floats(plain), y = m.floats(to)](RunState&) {
-             k.unblock(from_shape, 0, from_shape.n, x, p);
-             k.block(to_shape, 0, to_shape.n, p, y);
-           };
-         });
+  const BufferId plain =
+      b.new_floats(from_shape.n * from_shape.channels * from_shape.height * from_shape.width);
+  b.emit(id, phase, own(b), {from, plain, to}, [=, &k = b.kernels](const LaneMemory& m) -> Bound {
+    return [=, &k, x = m.floats(from), p = m.floats(plain), y = m.floats(to)](RunState&) {
+      k.unblock(from_shape, 0, from_shape.n, x, p);
+      k.block(to_shape, 0, to_shape.n, p, y);
+    };
+  });
 }
 
 Backward emit_activation(Builder& b, const Node& node) {
@@ -150,25 +156,24 @@ Backward emit_dropout(Builder& b, const Node& node) {
   out.buffer = b.new_floats(out.stored.size());
   const float rate = std::get<model::Dropout>(b.graph.layer(node.head).kind).rate;
   const auto emit_pass = [&b, node, rate, s = out.stored](Phase phase, BufferId x, BufferId y) {
-    b.emit(node.head, phase, own(b), {x, y},
-           [=, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
-             return [=, &k, px = m.floats(x), py = m.floats(y)](RunState& run) {
-               const GrainRun& g = *run.grain;
-               const uint64_t key =
-                   stream_key(g.seed, Purpose::dropout, static_cast<uint64_t>(g.step),
-                              static_cast<uint64_t>(node.head));
-               const float active = g.training ? rate : 0;
-               for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
-                 const int64_t at = n0 * s.image();
-                 if (active == 0) {
-                   std::copy_n(px + at, (n1 - n0) * s.image(), py + at);
-                 } else {
-                   k.dropout(n1 - n0, s.image(), g.first_sample + n0, key, active, px + at,
-                             py + at);
-                 }
-               });
-             };
-           });
+    b.emit(
+        node.head, phase, own(b), {x, y},
+        [=, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
+          return [=, &k, px = m.floats(x), py = m.floats(y)](RunState& run) {
+            const GrainRun& g = *run.grain;
+            const uint64_t key = stream_key(g.seed, Purpose::dropout, static_cast<uint64_t>(g.step),
+                                            static_cast<uint64_t>(node.head));
+            const float active = g.training ? rate : 0;
+            for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
+              const int64_t at = n0 * s.image();
+              if (active == 0) {
+                std::copy_n(px + at, (n1 - n0) * s.image(), py + at);
+              } else {
+                k.dropout(n1 - n0, s.image(), g.first_sample + n0, key, active, px + at, py + at);
+              }
+            });
+          };
+        });
   };
   emit_pass(Phase::forward, b.value(from).buffer, out.buffer);
   return [&b, node, from, emit_pass] {
@@ -192,16 +197,15 @@ Backward emit_add(Builder& b, const Node& node) {
   BufferId left = b.value(inputs[0]).buffer;
   for (size_t i = 1; i < inputs.size(); ++i) {
     const bool relu = node.relu && i + 1 == inputs.size();
-    b.emit(node.head, Phase::forward, own(b), {left, b.value(inputs[i]).buffer, out.buffer},
-           [=, right = b.value(inputs[i]).buffer, y = out.buffer, &k = b.kernels,
-            threads = b.threads](const LaneMemory& m) -> Bound {
-             return [=, &k, pa = m.floats(left), pb = m.floats(right),
-                     py = m.floats(y)](RunState&) {
-               for_floats(threads, size, [&](int64_t n, int64_t at) {
-                 k.add(n, pa + at, pb + at, relu, py + at);
-               });
-             };
-           });
+    b.emit(
+        node.head, Phase::forward, own(b), {left, b.value(inputs[i]).buffer, out.buffer},
+        [=, right = b.value(inputs[i]).buffer, y = out.buffer, &k = b.kernels,
+         threads = b.threads](const LaneMemory& m) -> Bound {
+          return [=, &k, pa = m.floats(left), pb = m.floats(right), py = m.floats(y)](RunState&) {
+            for_floats(threads, size,
+                       [&](int64_t n, int64_t at) { k.add(n, pa + at, pb + at, relu, py + at); });
+          };
+        });
     left = out.buffer;
   }
   return [&b, node, inputs, size] {
@@ -268,8 +272,8 @@ Backward emit_concat(Builder& b, const Node& node) {
       if (!in.wants_gradient) continue;
       const BufferId dx = b.new_floats(in.stored.size());
       b.emit(node.head, Phase::backward_data, own(b), {result.gradient, dx},
-             [=, dy = result.gradient, first = first_channel[i], sx = in.stored,
-              sy = result.stored, &k = b.kernels](const LaneMemory& m) -> Bound {
+             [=, dy = result.gradient, first = first_channel[i], sx = in.stored, sy = result.stored,
+              &k = b.kernels](const LaneMemory& m) -> Bound {
                return [=, &k, pdy = m.floats(dy), pdx = m.floats(dx)](RunState&) {
                  k.copy_channels(sy, pdy, first, sx, pdx, 0, sx.channels, 0, sx.n, false);
                  zero_padding(sx, pdx);
@@ -286,8 +290,8 @@ Backward emit_flatten(Builder& b, const Node& node) {
   if (flatten_is_free(b.graph, node.head)) {
     const Value& in = b.value(from);
     out.buffer = in.buffer;
-    out.rematerialise = in.rematerialise ? [&b, from] { return b.available(from); }
-                                         : std::function<BufferId()>{};
+    out.rematerialise =
+        in.rematerialise ? [&b, from] { return b.available(from); } : std::function<BufferId()>{};
     return [&b, node, from] {
       if (b.value(from).wants_gradient) b.add_gradient(from, b.value(node.result).gradient);
     };

@@ -8,7 +8,9 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 
-int64_t aligned(Bytes size) { return (size.value + kAlignment - 1) / kAlignment * kAlignment; }
+int64_t aligned(Bytes size) {
+  return (size.value + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 bool together(const Lifetime& a, const Lifetime& b) {
   return a.first <= b.last && b.first <= a.last;
@@ -19,9 +21,8 @@ bool together(const Lifetime& a, const Lifetime& b) {
 MemoryPlan plan_memory(std::span<const Lifetime> buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return buffers[a].size > buffers[b].size;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return buffers[a].size > buffers[b].size; });
 
   MemoryPlan plan;
   plan.offsets.assign(buffers.size(), 0);

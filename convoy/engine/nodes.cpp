@@ -102,6 +102,8 @@ class Grouping {
 
 }  // namespace
 
-std::vector<Node> plan_nodes(const model::Graph& graph) { return Grouping(graph).run(); }
+std::vector<Node> plan_nodes(const model::Graph& graph) {
+  return Grouping(graph).run();
+}
 
 }  // namespace convoy::engine

@@ -74,7 +74,8 @@ class CompiledLane final : public Lane {
     omp_set_num_threads(program.options.threads_per_lane);
     const LaneMemory lane{memory_.bytes().data(), &program.memory.offsets, weights};
     for (const Instruction& i : program.builder.instructions) bound_.push_back(i.bind(lane));
-    output_ = lane.floats(program.builder.values[static_cast<size_t>(program.graph.output())].buffer);
+    output_ =
+        lane.floats(program.builder.values[static_cast<size_t>(program.graph.output())].buffer);
   }
 
   GrainResult run(const GrainRun& grain) override {
@@ -144,13 +145,27 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
 
 Program::~Program() = default;
 
-const Arena& Program::arena() const { return compiled_->builder.arena; }
-int64_t Program::grain() const { return compiled_->options.grain; }
-const model::Graph& Program::graph() const { return compiled_->graph; }
-Bytes Program::lane_memory() const { return compiled_->memory.total; }
-Bytes Program::least_lane_memory() const { return lower_bound(compiled_->builder.lifetimes); }
-int64_t Program::transposed_size() const { return compiled_->builder.transposed_size; }
-int64_t Program::largest_layer() const { return compiled_->largest_layer; }
+const Arena& Program::arena() const {
+  return compiled_->builder.arena;
+}
+int64_t Program::grain() const {
+  return compiled_->options.grain;
+}
+const model::Graph& Program::graph() const {
+  return compiled_->graph;
+}
+Bytes Program::lane_memory() const {
+  return compiled_->memory.total;
+}
+Bytes Program::least_lane_memory() const {
+  return lower_bound(compiled_->builder.lifetimes);
+}
+int64_t Program::transposed_size() const {
+  return compiled_->builder.transposed_size;
+}
+int64_t Program::largest_layer() const {
+  return compiled_->largest_layer;
+}
 
 std::unique_ptr<Lane> Program::make_lane(const Weights& weights) const {
   return std::make_unique<CompiledLane>(*compiled_, weights);
@@ -175,9 +190,8 @@ std::vector<InstructionInfo> Program::instructions() const {
 
 int Program::reorder_count() const {
   const auto& all = compiled_->builder.instructions;
-  return static_cast<int>(std::count_if(all.begin(), all.end(), [](const Instruction& i) {
-    return i.info.phase == Phase::reorder;
-  }));
+  return static_cast<int>(std::count_if(
+      all.begin(), all.end(), [](const Instruction& i) { return i.info.phase == Phase::reorder; }));
 }
 
 }  // namespace convoy::engine

@@ -45,8 +45,8 @@ struct GrainRun {
   bool training = true;             ///< false: running statistics, no dropout, no backward pass
   uint64_t seed = 1;
   int64_t step = 0;
-  int64_t first_sample = 0;         ///< number of the grain's first sample within the batch
-  float gradient_scale = 1;         ///< 1/batch: the gradient is the batch's mean
+  int64_t first_sample = 0;  ///< number of the grain's first sample within the batch
+  float gradient_scale = 1;  ///< 1/batch: the gradient is the batch's mean
   /// Where gradients (and the grain's statistics) go. Whole arena: tensor t at gradient + t.offset.
   /// Layer by layer: each layer's tensors at `gradient`, to be taken away in on_layer.
   float* gradient = nullptr;

@@ -18,8 +18,7 @@ Layout conv_layout(const model::Graph& graph, const model::Layer& layer) {
     return layer.inputs[0] == 0 && in <= kMostPlainChannels ? Layout::conv_input : Layout::conv;
   }
   if (conv.groups == in && conv.out == in) return Layout::depthwise;
-  const bool whole_blocks =
-      in / conv.groups % kBlock == 0 && conv.out / conv.groups % kBlock == 0;
+  const bool whole_blocks = in / conv.groups % kBlock == 0 && conv.out / conv.groups % kBlock == 0;
   return whole_blocks ? Layout::conv : Layout::conv_plain;
 }
 

@@ -40,8 +40,8 @@ class Planner {
   Planned run() {
     const int threads = static_cast<int>(job_.engine.threads_per_lane);
     const bool lanes_pinned = job_.engine.lanes > 0;
-    int lanes = lanes_pinned ? static_cast<int>(job_.engine.lanes)
-                             : std::max(1, cores_.size() / threads);
+    int lanes =
+        lanes_pinned ? static_cast<int>(job_.engine.lanes) : std::max(1, cores_.size() / threads);
     lanes = static_cast<int>(std::min<int64_t>(lanes, job_.train.batch));
     const bool grain_pinned = job_.engine.grain > 0;
     const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
@@ -54,11 +54,10 @@ class Planner {
         if (grain > first || (grain_pinned && grain != first)) continue;
         Planned next = attempt(grain, fewer);
         if (!fits(next.plan)) continue;
-        next.plan.reasons.push_back(
-            fmt::format("grain {} on {} lane(s) instead of {} on {}: those would take {}, and {} "
-                        "may be used",
-                        grain, fewer, first, lanes, to_string(wanted.plan.allocated()),
-                        to_string(limit_)));
+        next.plan.reasons.push_back(fmt::format(
+            "grain {} on {} lane(s) instead of {} on {}: those would take {}, and {} "
+            "may be used",
+            grain, fewer, first, lanes, to_string(wanted.plan.allocated()), to_string(limit_)));
         return finish(std::move(next), lanes_pinned, grain_pinned);
       }
       if (lanes_pinned) break;
@@ -69,7 +68,9 @@ class Planner {
  private:
   bool fits(const Plan& plan) const { return plan.allocated() <= limit_; }
 
-  Planned attempt(int64_t grain, int lanes) const { return attempt(grain, lanes, job_.train.batch); }
+  Planned attempt(int64_t grain, int lanes) const {
+    return attempt(grain, lanes, job_.train.batch);
+  }
 
   Planned attempt(int64_t grain, int lanes, int64_t batch) const {
     Planned p;
@@ -124,21 +125,23 @@ class Planner {
         if (grain > kLargestAutoGrain || !fits(attempt(grain, 1, batch).plan)) continue;
         advice = batch == wanted.batch
                      ? fmt::format("engine.grain: {} with engine.lanes: 1 would fit", grain)
-                     : fmt::format("train.batch: {} with engine.grain: {} and engine.lanes: 1 "
-                                   "would fit",
-                                   batch, grain);
+                     : fmt::format(
+                           "train.batch: {} with engine.grain: {} and engine.lanes: 1 "
+                           "would fit",
+                           batch, grain);
         found = true;
         break;
       }
       if (found) break;
     }
-    refuse("not enough memory for {} with batch {}, grain {} on {} lane(s): it takes {} "
-           "(weights {}, optimizer {}, gradients {}, activations {}, inputs {}), and {} may be "
-           "used; {}",
-           wanted.model, wanted.batch, wanted.grain, wanted.lanes, to_string(wanted.allocated()),
-           to_string(wanted.memory.weights), to_string(wanted.memory.optimizer),
-           to_string(wanted.memory.gradients), to_string(wanted.memory.activations),
-           to_string(wanted.memory.inputs + wanted.loader), to_string(limit_), advice);
+    refuse(
+        "not enough memory for {} with batch {}, grain {} on {} lane(s): it takes {} "
+        "(weights {}, optimizer {}, gradients {}, activations {}, inputs {}), and {} may be "
+        "used; {}",
+        wanted.model, wanted.batch, wanted.grain, wanted.lanes, to_string(wanted.allocated()),
+        to_string(wanted.memory.weights), to_string(wanted.memory.optimizer),
+        to_string(wanted.memory.gradients), to_string(wanted.memory.activations),
+        to_string(wanted.memory.inputs + wanted.loader), to_string(limit_), advice);
   }
 
   const job::Job& job_;
@@ -170,8 +173,8 @@ sync::StepperOptions Plan::stepper(const job::Train& train) const {
   return options;
 }
 
-Planned make_plan(const job::Job& job, const model::Graph& graph,
-                  const optim::Optimizer& optimizer, const CoreMap& cores) {
+Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
+                  const CoreMap& cores) {
   const std::vector<int64_t> ok = divisors(job.train.batch);
   const int64_t grain = job.engine.grain;
   if (grain > 0 && job.train.batch % grain != 0) {
@@ -182,18 +185,16 @@ Planned make_plan(const job::Job& job, const model::Graph& graph,
 }
 
 std::string describe(const Plan& plan) {
-  std::string text = fmt::format("plan    batch {} in {} grains of {} on {} lane{}{}\n", plan.batch,
-                                 plan.batch / plan.grain, plan.grain, plan.lanes,
-                                 plan.lanes == 1 ? "" : "s",
-                                 plan.threads_per_lane > 1
-                                     ? fmt::format(" of {} threads", plan.threads_per_lane)
-                                     : "");
-  text += fmt::format("memory  {} at the peak: {} now, weights {}, optimizer {}, gradients {}, "
-                      "activations {}, inputs {}\n",
-                      to_string(plan.peak()), to_string(plan.before),
-                      to_string(plan.memory.weights), to_string(plan.memory.optimizer),
-                      to_string(plan.memory.gradients), to_string(plan.memory.activations),
-                      to_string(plan.memory.inputs + plan.loader));
+  std::string text = fmt::format(
+      "plan    batch {} in {} grains of {} on {} lane{}{}\n", plan.batch, plan.batch / plan.grain,
+      plan.grain, plan.lanes, plan.lanes == 1 ? "" : "s",
+      plan.threads_per_lane > 1 ? fmt::format(" of {} threads", plan.threads_per_lane) : "");
+  text += fmt::format(
+      "memory  {} at the peak: {} now, weights {}, optimizer {}, gradients {}, "
+      "activations {}, inputs {}\n",
+      to_string(plan.peak()), to_string(plan.before), to_string(plan.memory.weights),
+      to_string(plan.memory.optimizer), to_string(plan.memory.gradients),
+      to_string(plan.memory.activations), to_string(plan.memory.inputs + plan.loader));
   return text;
 }
 

@@ -26,10 +26,10 @@ struct Plan {
   bool recompute_norm = true;
   std::string isa;  ///< of our own kernels
 
-  sync::Stepper::Memory memory;  ///< what training will allocate
-  Bytes loader;                  ///< the ring of prepared grains
-  Bytes before;                  ///< resident before any of it (program, libraries, data set)
-  Bytes limit;                   ///< what the job or the machine allows on top of `before`
+  sync::Stepper::Memory memory;      ///< what training will allocate
+  Bytes loader;                      ///< the ring of prepared grains
+  Bytes before;                      ///< resident before any of it (program, libraries, data set)
+  Bytes limit;                       ///< what the job or the machine allows on top of `before`
   std::vector<std::string> reasons;  ///< one line for each decision
 
   Bytes allocated() const { return memory.total() + loader; }
@@ -51,8 +51,8 @@ struct Planned {
 /// lane busy, at most 32) and what is recomputed, within the memory limit: smaller grains are tried
 /// first, then fewer lanes. Throws InputError if what is pinned does not fit, naming the largest
 /// grain or batch that would.
-Planned make_plan(const job::Job& job, const model::Graph& graph,
-                  const optim::Optimizer& optimizer, const CoreMap& cores);
+Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
+                  const CoreMap& cores);
 
 /// For people: a few lines.
 std::string describe(const Plan& plan);

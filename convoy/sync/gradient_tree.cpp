@@ -12,7 +12,9 @@ void add(const float* __restrict from, float* __restrict to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] += from[i];
 }
 
-TreeNode parent(TreeNode node) { return {node.level + 1, node.index / 2}; }
+TreeNode parent(TreeNode node) {
+  return {node.level + 1, node.index / 2};
+}
 
 bool completes(const TreeNode& left, const TreeNode& node) {
   return node.index % 2 == 1 && left.level == node.level && left.index == node.index - 1;
@@ -114,8 +116,8 @@ const float* TreeTotal::sum(int64_t begin, int64_t end, std::span<float> workspa
 
 const float* TreeTotal::sum_node(TreeNode node, int64_t begin, int64_t end,
                                  float* workspace) const {
-  const auto found = std::find_if(held_.begin(), held_.end(),
-                                  [&](const HeldSum& h) { return h.node == node; });
+  const auto found =
+      std::find_if(held_.begin(), held_.end(), [&](const HeldSum& h) { return h.node == node; });
   if (found != held_.end()) return found->values + begin;
   check(node.level > 0, "every grain's gradient is held by somebody");
   const TreeNode left{node.level - 1, 2 * node.index};

@@ -26,8 +26,8 @@ Range grains_of(int lane, int lanes, int64_t grains) {
 
 }  // namespace
 
-/// A piece of one tensor: the unit of summing and updating. Norms are added up over chunks in order,
-/// so they do not depend on the number of lanes.
+/// A piece of one tensor: the unit of summing and updating. Norms are added up over chunks in
+/// order, so they do not depend on the number of lanes.
 struct Stepper::Chunk {
   size_t tensor = 0;
   int64_t begin = 0;  // arena floats
@@ -83,8 +83,8 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
     auto state = std::make_unique<LaneState>();
     const Range range = grains_of(lane, options_.lanes, grains_);
     state->lane = program_.make_lane(shared);
-    state->sum = std::make_unique<RangeSum>(range.begin, range.end, arena.size(),
-                                            program_.largest_layer());
+    state->sum =
+        std::make_unique<RangeSum>(range.begin, range.end, arena.size(), program_.largest_layer());
     lane_states_[static_cast<size_t>(lane)] = std::move(state);
   });
 }
@@ -158,8 +158,7 @@ void Stepper::sum_and_measure(int lane) {
     const auto index = static_cast<size_t>(&chunk - chunks_.data());
     const auto length = static_cast<size_t>(chunk.end - chunk.begin);
     const float* sum = total(chunk, state.workspace.floats());
-    const bool parameter =
-        program_.arena().tensors()[chunk.tensor].kind == engine::Kind::parameter;
+    const bool parameter = program_.arena().tensors()[chunk.tensor].kind == engine::Kind::parameter;
     chunk_gradient_norm2_[index] = parameter ? optim::squared_norm({sum, length}) : 0;
     chunk_weight_norm2_[index] =
         optim::squared_norm({weights_.floats().data() + chunk.begin, length});
@@ -222,7 +221,8 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
   const auto between = [&]() noexcept {
     ++stage;
     if (stage == 1) {
-      failed = std::any_of(errors.begin(), errors.end(), [](const auto& e) { return e != nullptr; });
+      failed =
+          std::any_of(errors.begin(), errors.end(), [](const auto& e) { return e != nullptr; });
       if (failed) return;
       int64_t correct = 0;
       for (const engine::GrainResult& r : results_) {
@@ -254,7 +254,8 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
       errors[static_cast<size_t>(lane)] = std::current_exception();
     }
     barrier.arrive_and_wait();
-    if (errors[static_cast<size_t>(lane)]) std::rethrow_exception(errors[static_cast<size_t>(lane)]);
+    if (errors[static_cast<size_t>(lane)])
+      std::rethrow_exception(errors[static_cast<size_t>(lane)]);
     if (failed || !result.finite) return;
     LaneState& state = *lane_states_[static_cast<size_t>(lane)];
     if (state.workspace.empty()) {

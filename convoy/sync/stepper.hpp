@@ -33,17 +33,17 @@ class GrainSource {
 struct StepperOptions {
   int64_t batch = 0;  ///< a multiple of the program's grain
   int lanes = 1;
-  std::vector<int> cores;     ///< where lanes are pinned; may be empty
+  std::vector<int> cores;  ///< where lanes are pinned; may be empty
   uint64_t seed = 1;
-  bool decay_all = true;      ///< weight decay on biases and batch norm, too
-  double clip_norm = 0;       ///< 0: off
+  bool decay_all = true;  ///< weight decay on biases and batch norm, too
+  double clip_norm = 0;   ///< 0: off
 };
 
 struct StepResult {
-  double loss = 0;       ///< mean over the batch
-  double accuracy = 0;   ///< on the batch
+  double loss = 0;           ///< mean over the batch
+  double accuracy = 0;       ///< on the batch
   double gradient_norm = 0;  ///< only measured when clipping
-  bool finite = true;    ///< false: the loss was NaN or infinite, and nothing was updated
+  bool finite = true;        ///< false: the loss was NaN or infinite, and nothing was updated
 };
 
 struct EvalResult {
@@ -110,7 +110,7 @@ class Stepper {
   AlignedBuffer transposed_;
   std::vector<AlignedBuffer> states_;
   std::vector<float*> state_pointers_;
-  std::vector<optim::Segment> segments_;  // by tensor of the arena
+  std::vector<optim::Segment> segments_;   // by tensor of the arena
   std::vector<float> statistic_momentum_;  // by tensor of the arena
   std::vector<Chunk> chunks_;
   std::vector<double> chunk_gradient_norm2_;

@@ -62,10 +62,10 @@ void restore_weights(const Checkpoint& checkpoint, const engine::Arena& arena,
 sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
                           const data::Dataset& set, int64_t grain) {
   const int64_t grains = (set.size() + grain - 1) / grain;
-  return stepper.evaluate(
-      grains, [&](int64_t index, std::span<float> inputs, std::span<int32_t> labels) {
-        return data::eval_grain(source, set, index, grain, inputs, labels);
-      });
+  return stepper.evaluate(grains,
+                          [&](int64_t index, std::span<float> inputs, std::span<int32_t> labels) {
+                            return data::eval_grain(source, set, index, grain, inputs, labels);
+                          });
 }
 
 }  // namespace convoy::train

@@ -102,8 +102,8 @@ class Training {
 
  private:
   void resume() {
-    const Checkpoint saved = load_checkpoint(
-        folder_.last_checkpoint(), expected_tensors(program_, *p_.optimizer));
+    const Checkpoint saved =
+        load_checkpoint(folder_.last_checkpoint(), expected_tensors(program_, *p_.optimizer));
     refuse_other(saved.at);
     restore_weights(saved, program_.arena(), stepper_.weights());
     const auto states = stepper_.states();
@@ -207,25 +207,26 @@ class Training {
     progress_.finish();
     events_.write("diverged", {{"step", at_.step}, {"loss", result.loss}});
     const auto last = folder_.last_checkpoint();
-    fail("step {}: the loss is {}; training has diverged and stops. {}. A lower train.lr.peak, a "
-         "longer warm-up or train.clip_norm may help",
-         at_.step, result.loss,
-         std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
-                                       : "There is no checkpoint yet");
+    fail(
+        "step {}: the loss is {}; training has diverged and stops. {}. A lower train.lr.peak, a "
+        "longer warm-up or train.clip_norm may help",
+        at_.step, result.loss,
+        std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
+                                      : "There is no checkpoint yet");
   }
 
   double images_per_second() const {
-    return training_time_.value <= 0 ? 0
-                                     : static_cast<double>(steps_here_ * plan_.batch) /
-                                           training_time_.value;
+    return training_time_.value <= 0
+               ? 0
+               : static_cast<double>(steps_here_ * plan_.batch) / training_time_.value;
   }
 
   void report(const sync::StepResult& result, double rate) {
     // Averaged over about the last 50 steps: single batches jump too much to be read.
-    mean_loss_ = steps_here_ <= 1 ? result.loss
-                                  : mean_loss_ + (result.loss - mean_loss_) /
-                                                     static_cast<double>(std::min<int64_t>(
-                                                         steps_here_, 50));
+    mean_loss_ = steps_here_ <= 1
+                     ? result.loss
+                     : mean_loss_ + (result.loss - mean_loss_) /
+                                        static_cast<double>(std::min<int64_t>(steps_here_, 50));
     Standing s;
     s.step = at_.step;
     s.total_steps = total_steps_;
@@ -259,8 +260,7 @@ class Training {
   }
 
   void evaluate_now() {
-    const sync::EvalResult result =
-        evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
+    const sync::EvalResult result = evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
     evaluated_step_ = at_.step;
     summary_.last = result;
     const bool best = result.accuracy > at_.best_metric;
@@ -280,12 +280,13 @@ class Training {
                            {"best", best},
                            {"elapsed_seconds", elapsed().value}});
     if (options_.json) {
-      progress_.json_line(nlohmann::json{{"event", "eval"},
-                                         {"step", at_.step},
-                                         {"epoch", epoch},
-                                         {"loss", result.loss},
-                                         {"accuracy", result.accuracy}}
-                              .dump());
+      progress_.json_line(nlohmann::json{
+          {"event", "eval"},
+          {"step", at_.step},
+          {"epoch", epoch},
+          {"loss", result.loss},
+          {"accuracy",
+           result.accuracy}}.dump());
     } else {
       progress_.message(fmt::format("epoch {:6.2f}  test accuracy {:6.2f} %  test loss {:.4f}{}",
                                     epoch, 100 * result.accuracy, result.loss,
@@ -357,11 +358,16 @@ class Training {
 
 std::string to_string(Ending ending) {
   switch (ending) {
-    case Ending::finished: return "finished";
-    case Ending::early: return "stopped early";
-    case Ending::max_steps: return "reached train.max_steps";
-    case Ending::max_time: return "reached train.max_time";
-    case Ending::signal: return "stopped by a signal";
+    case Ending::finished:
+      return "finished";
+    case Ending::early:
+      return "stopped early";
+    case Ending::max_steps:
+      return "reached train.max_steps";
+    case Ending::max_time:
+      return "reached train.max_time";
+    case Ending::signal:
+      return "stopped by a signal";
   }
   return "";
 }

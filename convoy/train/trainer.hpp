@@ -52,17 +52,17 @@ struct Summary {
   Ending ending = Ending::finished;
   int64_t steps = 0;  ///< updates done in all sittings
   double epochs = 0;
-  Seconds elapsed;    ///< of this sitting, evaluations included
-  double images_per_second = 0;  ///< of the training steps of this sitting
+  Seconds elapsed;                       ///< of this sitting, evaluations included
+  double images_per_second = 0;          ///< of the training steps of this sitting
   std::optional<sync::EvalResult> last;  ///< last evaluation of the test set
   double best_accuracy = 0;
   int64_t best_step = 0;
-  Bytes peak;     ///< resident memory, measured
+  Bytes peak;      ///< resident memory, measured
   Seconds waited;  ///< time lanes spent waiting for data
 };
 
 struct TrainOptions {
-  bool resume = false;                     ///< go on from the run's last checkpoint
+  bool resume = false;  ///< go on from the run's last checkpoint
   std::FILE* out = stdout;
   bool json = false;
   /// Set to a signal's number to make training save and stop after the step it is in.

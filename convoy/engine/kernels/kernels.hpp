@@ -15,7 +15,9 @@
 namespace convoy::engine {
 
 inline constexpr int64_t kBlock = 8;
-constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+constexpr int64_t round_up(int64_t value, int64_t to) {
+  return (value + to - 1) / to * to;
+}
 
 /// Extent of a blocked activation.
 struct Blocked {
@@ -24,8 +26,8 @@ struct Blocked {
   int64_t height = 1;
   int64_t width = 1;
   int64_t blocks() const { return (channels + kBlock - 1) / kBlock; }
-  int64_t plane() const { return height * width * kBlock; }    ///< floats of one channel block
-  int64_t image() const { return blocks() * plane(); }         ///< floats of one sample
+  int64_t plane() const { return height * width * kBlock; }  ///< floats of one channel block
+  int64_t image() const { return blocks() * plane(); }       ///< floats of one sample
   int64_t size() const { return n * image(); }
 };
 
@@ -63,7 +65,8 @@ struct ConvShape {
 struct Kernels {
   const char* isa;
 
-  // ---- measuring (peak.cpp) ----------------------------------------------------------------------
+  // ---- measuring (peak.cpp)
+  // ----------------------------------------------------------------------
   /// Independent multiply-adds in registers only; returns something that depends on all of them.
   double (*fma_loop)(int64_t iterations);
   double fma_loop_flops;  ///< per iteration
@@ -79,8 +82,8 @@ struct Kernels {
   /// is overwritten by dz (the residual's gradient); y is read only then.
   void (*bn_backward_sums)(const Blocked& s, int64_t b0, int64_t b1, const float* x,
                            const float* mean, const float* inv_std, const float* scale,
-                           const float* shift, Mask mask, const float* y, float* dy,
-                           float* d_scale, float* d_shift);
+                           const float* shift, Mask mask, const float* y, float* dy, float* d_scale,
+                           float* d_shift);
   /// dx = a·dz + b·x + c per channel, where dz is dy masked as above (Mask::none or recompute).
   /// dx may be dy.
   void (*bn_backward)(const Blocked& s, int64_t b0, int64_t b1, const float* x, const float* dy,
@@ -166,6 +169,10 @@ struct Kernels {
   /// gOIhw8i8o: [g][oc/8][ic/8][kh][kw][8i][8o]; plain_input: Ohwi8o: [oc/8][kh][kw][ic][8o].
   void (*conv_backward_weights)(const ConvShape& s, int64_t b0, int64_t b1, const float* x,
                                 const float* dy, float* dw, float* scratch);
+  /// y of images [n0, n1) for a first layer that reads plain input: weights Ohwi8o, groups 1. The
+  /// bias (or null) is padded with zeros, and so are the weights: padding channels come out zero.
+  void (*conv_forward_plain)(const ConvShape& s, int64_t n0, int64_t n1, const float* x,
+                             const float* w, const float* bias, bool relu, float* y);
   /// True if conv_backward_data handles the shape and oneDNN would be slower.
   bool (*conv_backward_data_supported)(const ConvShape& s);
   /// dx of images [n0, n1) from dy and the weights as OIhw8o8i.

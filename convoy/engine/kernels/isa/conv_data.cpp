@@ -4,6 +4,7 @@
 // belong, so no multiplication is wasted.
 
 #include "convoy/engine/kernels/isa/parts.hpp"
+#include "convoy/engine/kernels/isa/tile.hpp"
 
 namespace convoy::engine::CONVOY_ISA {
 namespace {
@@ -12,38 +13,32 @@ constexpr int kPixels = 4;
 constexpr int kTaps = 3;
 
 struct Row {
-  const float* dy;       // first pixel of the row in block 0
-  int64_t dy_block;      // floats from one block of output channels to the next
-  const float* w;        // first tap of the group in block 0
-  int64_t w_block;       // floats from one block of output channels to the next
-  float* dx;             // where the first pixel's first tap is added
-  int64_t stride;        // floats between the targets of neighbouring pixels
+  const float* dy;   // first pixel of the row in block 0
+  int64_t dy_block;  // floats from one block of output channels to the next
+  const float* w;    // first tap of the group in block 0
+  int64_t w_block;   // floats from one block of output channels to the next
+  float* dx;         // where the first pixel's first tap is added
+  int64_t stride;    // floats between the targets of neighbouring pixels
   int64_t oc;
 };
 
 /// Sums over output channels for `P` pixels and `T` neighbouring taps in registers, then adds.
 template <int P, int T>
 void tile(const Row& r) {
-  Vec sums[P][T] = {};
+  Tile<T, P> sums;
   for (int64_t block = 0; block * kBlock < r.oc; ++block) {
     const float* dy = r.dy + block * r.dy_block;
     const float* w = r.w + block * r.w_block;
     const int64_t channels = r.oc - block * kBlock < kBlock ? r.oc - block * kBlock : kBlock;
     for (int64_t o = 0; o < channels; ++o) {
-      Vec taps[T];
-      for (int t = 0; t < T; ++t) taps[t] = load(w + (t * kBlock + o) * kBlock);
-      for (int p = 0; p < P; ++p) {
-        const Vec g = splat(dy[p * kBlock + o]);
-        for (int t = 0; t < T; ++t) sums[p][t] += g * taps[t];
-      }
+      sums.add_product([&](auto t) { return load(w + (t * kBlock + o) * kBlock); },
+                       [&](auto p) { return dy[p * kBlock + o]; });
     }
   }
-  for (int t = 0; t < T; ++t) {
-    for (int p = 0; p < P; ++p) {
-      float* to = r.dx + p * r.stride + t * kBlock;
-      store(to, load(to) + sums[p][t]);
-    }
-  }
+  sums.each([&](auto t, auto p, Vec& sum) {
+    float* to = r.dx + p * r.stride + t * kBlock;
+    store(to, load(to) + sum);
+  });
 }
 
 template <int T>
@@ -62,8 +57,7 @@ bool supported(const ConvShape& s) {
   const bool simple = s.groups == 1 && !s.plain_input && s.pad_h == 0 && s.pad_w == 0 &&
                       s.dilation_h == 1 && s.dilation_w == 1;
   // Worth it where the border that others multiply with is as large as half the image.
-  return simple && s.stride_h == 1 && s.stride_w == 1 && s.kw > 1 &&
-         2 * s.oh * s.ow <= s.ih * s.iw;
+  return simple && s.stride_h == 1 && s.stride_w == 1 && s.kw > 1 && 2 * s.oh * s.ow <= s.ih * s.iw;
 }
 
 void backward_data(const ConvShape& s, int64_t n0, int64_t n1, const float* dy, const float* w,

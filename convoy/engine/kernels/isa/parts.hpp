@@ -16,6 +16,7 @@ void fill_loss(Kernels& kernels);
 void fill_linear(Kernels& kernels);
 void fill_conv_weights(Kernels& kernels);
 void fill_conv_data(Kernels& kernels);
+void fill_conv_plain(Kernels& kernels);
 void fill_peak(Kernels& kernels);
 
 }  // namespace convoy::engine::CONVOY_ISA

@@ -20,6 +20,7 @@ Kernels table() {
   fill_linear(kernels);
   fill_conv_weights(kernels);
   fill_conv_data(kernels);
+  fill_conv_plain(kernels);
   fill_peak(kernels);
   return kernels;
 }
