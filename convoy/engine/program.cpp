@@ -157,6 +157,9 @@ const model::Graph& Program::graph() const {
 Bytes Program::lane_memory() const {
   return compiled_->memory.total;
 }
+Bytes Program::least_lane_memory() const {
+  return lower_bound(compiled_->builder.lifetimes);
+}
 int64_t Program::transposed_size() const {
   return compiled_->builder.transposed_size;
 }
