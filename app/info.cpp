@@ -28,7 +28,7 @@ int machine() {
   for (const Cache& cache : caches()) {
     fmt::print("cache    L{} {}, shared by {}\n", cache.level, to_string(cache.size), cache.shared);
   }
-  fmt::print("{}", describe(cores, cores.size(), 1));
+  fmt::print("{}\n", describe(cores, cores.size(), 1));
   fmt::print("memory   {} available\n", to_string(available_memory()));
   fmt::print("\nmodels   (convoy info --model NAME shows one layer by layer)\n");
   for (const model::ZooEntry& entry : model::zoo()) {

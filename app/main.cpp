@@ -1,12 +1,31 @@
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/text.hpp"
 #include "convoy/base/version.hpp"
 
 #include "app/verbs.hpp"
+
+namespace {
+
+/// CLI11 only says that a verb is missing when the one given is none.
+void refuse_unknown_verb(const CLI::App& app, const std::string& verb) {
+  std::vector<std::string> verbs;
+  for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) {
+    verbs.push_back(known->get_name());
+  }
+  if (verb.starts_with("-") || std::find(verbs.begin(), verbs.end(), verb) != verbs.end()) return;
+  const std::string near = convoy::nearest(verb, verbs);
+  convoy::refuse("there is no verb '{}'{}; there are: {}", verb,
+                 near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                 fmt::join(verbs, ", "));
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace convoy;
@@ -24,6 +43,7 @@ int main(int argc, char** argv) {
   app::add_info(app, run);
   app::add_import_cifar(app, run);
   try {
+    if (argc > 1) refuse_unknown_verb(app, argv[1]);
     app.parse(argc, argv);
     return run();
   } catch (const CLI::ParseError& error) {

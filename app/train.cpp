@@ -4,10 +4,12 @@
 #include <csignal>
 #include <ctime>
 #include <filesystem>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/text.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/train/trainer.hpp"
@@ -34,9 +36,32 @@ void on_signal(int number) {
   std::signal(number, SIG_DFL);
 }
 
+/// "1.52 GFLOP", "83 kFLOP".
+std::string amount(Flops flops) {
+  constexpr const char* kUnits[] = {"FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP"};
+  double value = flops.value;
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  return fmt::format("{:.3g} {}", value, kUnits[unit]);
+}
+
+/// A run goes on with the grain it was planned with, wherever it is resumed: the grain is part of
+/// the arithmetic, while the number of lanes, from which a plan derives it, is not.
+void keep_grain(job::Job& job, const train::RunFolder& run) {
+  if (job.engine.grain > 0 || !std::filesystem::exists(run.plan())) return;
+  const std::string file = run.plan().string();
+  try {
+    const auto grain = YAML::LoadFile(file)["grain"].as<int64_t>();
+    if (grain > 0 && job.train.batch % grain == 0) job.engine.grain = grain;
+  } catch (const YAML::Exception& error) {
+    refuse("{}: no plan can be read from it ({}); name the run's grain by --set engine.grain=N",
+           file, error.what());
+  }
+}
+
 void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
-  fmt::print("model   {}: {} parameters, {:.2f} GFLOP per image to train\n", p.graph.name(),
-             p.graph.parameter_count(), 3 * p.graph.forward_flops().value / 1e9);
+  fmt::print("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
+             p.graph.parameter_count(), amount({3 * p.graph.forward_flops().value}));
   fmt::print("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
              p.source.train->size(), p.source.test->size(),
              model::to_string(p.source.train->shape()), p.source.train->classes());
@@ -47,8 +72,8 @@ void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
 
 void print_summary(const train::Summary& s, const train::Prepared& p,
                    const std::filesystem::path& folder) {
-  fmt::print("\n{}: {:.2f} epochs, {} steps, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
-             s.steps, to_string(s.elapsed), s.images_per_second);
+  fmt::print("\n{}: {:.2f} epochs, {}, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
+             plural(s.steps, "step"), to_string(s.elapsed), s.images_per_second);
   if (s.last) {
     fmt::print("test accuracy {:.2f} %, test loss {:.4f}; best {:.2f} % at step {}\n",
                100 * s.last->accuracy, s.last->loss, 100 * s.best_accuracy, s.best_step);
@@ -68,14 +93,17 @@ int train_verb(const TrainArguments& a) {
     refuse("--resume names the run folder already; leave out --run");
   const std::filesystem::path file =
       a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
+  std::optional<train::RunFolder> resumed;
+  if (resume) resumed.emplace(train::RunFolder::resume(a.resume));
   job::Job job = job::read_job(file, a.set);
+  if (resume) keep_grain(job, *resumed);
   train::Prepared prepared = train::prepare_job(std::move(job));
-  const std::filesystem::path folder =
-      resume                 ? std::filesystem::path(a.resume)
-      : a.run_folder.empty() ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
-                             : std::filesystem::path(a.run_folder);
   train::RunFolder run =
-      resume ? train::RunFolder::resume(folder) : train::RunFolder::create(folder);
+      resume ? std::move(*resumed)
+             : train::RunFolder::create(
+                   a.run_folder.empty()
+                       ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
+                       : std::filesystem::path(a.run_folder));
   if (!a.json) print_head(prepared, run.path());
 
   std::signal(SIGINT, on_signal);

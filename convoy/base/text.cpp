@@ -46,4 +46,8 @@ std::string join(const std::vector<std::string>& words, std::string_view separat
   return joined;
 }
 
+std::string plural(int64_t count, std::string_view word) {
+  return std::to_string(count).append(" ").append(word).append(count == 1 ? "" : "s");
+}
+
 }  // namespace convoy

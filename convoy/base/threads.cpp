@@ -49,10 +49,6 @@ std::vector<int> affinity() {
   return {0};
 }
 
-std::string plural(int n, const char* word) {
-  return fmt::format("{} {}{}", n, word, n == 1 ? "" : "s");
-}
-
 }  // namespace
 
 int CoreMap::core_of(int lane, int thread, int threads_per_lane) const {

@@ -4,7 +4,7 @@
 
 namespace convoy::engine {
 
-Crew::Crew(int lanes, const std::vector<int>& cores) : errors_(static_cast<size_t>(lanes)) {
+Crew::Crew(int lanes, const std::vector<int>& cores) {
   threads_.reserve(static_cast<size_t>(lanes));
   for (int lane = 0; lane < lanes; ++lane) {
     const int core =

@@ -56,6 +56,7 @@ struct Argument {
 void emit_call(Builder& b, model::LayerId layer, Phase phase, const std::string& name,
                const dnnl::primitive& primitive, const std::vector<Argument>& arguments) {
   std::vector<BufferId> buffers;
+  buffers.reserve(arguments.size());
   for (const Argument& a : arguments) buffers.push_back(a.place.id);
   b.emit(layer, phase, name, buffers, [primitive, arguments](const LaneMemory& lane) -> Bound {
     auto call = std::make_shared<Call>(primitive, cpu_engine());

@@ -1,7 +1,7 @@
 #pragma once
 // Update rules over flat arenas. An optimizer updates any strip of the arena on its own, so lanes
-// (and later workers) each update the strip they own; what needs the whole gradient first (clipping,
-// LARS) comes in through StepContext.
+// (and later workers) each update the strip they own; what needs the whole gradient first
+// (clipping, LARS) comes in through StepContext.
 
 #include <cstdint>
 #include <memory>
@@ -17,13 +17,13 @@ namespace convoy::optim {
 struct Segment {
   int64_t offset = 0;
   int64_t size = 0;
-  bool decay = true;   ///< weight decay applies
-  bool adapt = true;   ///< lars: layer-wise rate applies (not to biases and batch norm)
+  bool decay = true;  ///< weight decay applies
+  bool adapt = true;  ///< lars: layer-wise rate applies (not to biases and batch norm)
 };
 
 /// What is the same for the whole arena in one step.
 struct StepContext {
-  int64_t step = 0;           ///< counted from 0
+  int64_t step = 0;  ///< counted from 0
   double learning_rate = 0;
   double gradient_scale = 1;  ///< clipping: every gradient is multiplied by this
   /// lars: squared norms of weights and of gradients, by segment; else empty.

@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/base/text.hpp"
 #include "convoy/data/loader.hpp"
 
 namespace convoy::plan {
@@ -33,7 +34,9 @@ class Planner {
     before_ = resident_memory();
     limit_ = available_memory();
     if (job.engine.memory.value > 0) {
-      limit_ = std::min(limit_, Bytes{std::max<int64_t>(0, (job.engine.memory - before_).value)});
+      const Bytes asked{std::max<int64_t>(0, (job.engine.memory - before_).value)};
+      limited_by_job_ = asked < limit_;
+      limit_ = std::min(limit_, asked);
     }
   }
 
@@ -47,18 +50,17 @@ class Planner {
     const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
 
     Planned best = attempt(first, lanes);
-    if (fits(best.plan)) return finish(std::move(best), lanes_pinned, grain_pinned);
+    if (fits(best.plan)) return finish(std::move(best), "");
     const Planned wanted = std::move(best);
     for (int fewer = lanes; fewer >= 1; --fewer) {
       for (const int64_t grain : divisors(job_.train.batch)) {
         if (grain > first || (grain_pinned && grain != first)) continue;
         Planned next = attempt(grain, fewer);
         if (!fits(next.plan)) continue;
-        next.plan.reasons.push_back(fmt::format(
-            "grain {} on {} lane(s) instead of {} on {}: those would take {}, and {} "
-            "may be used",
-            grain, fewer, first, lanes, to_string(wanted.plan.allocated()), to_string(limit_)));
-        return finish(std::move(next), lanes_pinned, grain_pinned);
+        return finish(std::move(next),
+                      fmt::format("memory: grain {} on {} would take {}, {} may be used", first,
+                                  plural(wanted.plan.lanes, "lane"),
+                                  to_string(wanted.plan.allocated()), to_string(limit_)));
       }
       if (lanes_pinned) break;
     }
@@ -96,20 +98,38 @@ class Planner {
     return p;
   }
 
-  Planned finish(Planned p, bool lanes_pinned, bool grain_pinned) const {
+  std::string lanes_reason(const Plan& plan) const {
+    const int64_t wanted = job_.engine.lanes > 0
+                               ? job_.engine.lanes
+                               : std::max(1, cores_.size() / plan.threads_per_lane);
+    std::string why = job_.engine.lanes > 0
+                          ? fmt::format("{} pinned by the job", wanted)
+                          : fmt::format("{}, {} per lane", plural(cores_.size(), "usable core"),
+                                        plural(plan.threads_per_lane, "thread"));
+    if (plan.lanes < wanted) {
+      why += plan.lanes == plan.batch / plan.grain
+                 ? fmt::format(", but a batch has only {}", plural(plan.lanes, "grain"))
+                 : ", but not enough memory for them";
+    }
+    return fmt::format("{}: {}", plural(plan.lanes, "lane"), why);
+  }
+
+  std::string grain_reason(const Plan& plan, bool short_of_memory) const {
+    if (job_.engine.grain > 0) return fmt::format("grain {}: pinned by the job", plan.grain);
+    if (short_of_memory) {
+      return fmt::format("grain {}: largest divisor of batch {} that fits into memory", plan.grain,
+                         plan.batch);
+    }
+    return fmt::format(
+        "grain {}: largest divisor of batch {} that keeps the lanes busy, at most {}", plan.grain,
+        plan.batch, kLargestAutoGrain);
+  }
+
+  /// `shortage` says what did not fit; empty if the first choice did.
+  Planned finish(Planned p, const std::string& shortage) const {
     Plan& plan = p.plan;
-    plan.reasons.insert(
-        plan.reasons.begin(),
-        {lanes_pinned ? fmt::format("{} lane(s): pinned by the job", plan.lanes)
-                      : fmt::format("{} lane(s): {} usable core(s), {} thread(s) per lane{}",
-                                    plan.lanes, cores_.size(), plan.threads_per_lane,
-                                    plan.batch / plan.grain < cores_.size() / plan.threads_per_lane
-                                        ? ", no more grains in a batch"
-                                        : ""),
-         grain_pinned ? fmt::format("grain {}: pinned by the job", plan.grain)
-                      : fmt::format("grain {}: largest divisor of batch {} that keeps the lanes "
-                                    "busy, at most {}",
-                                    plan.grain, plan.batch, kLargestAutoGrain)});
+    plan.reasons = {lanes_reason(plan), grain_reason(plan, !shortage.empty())};
+    if (!shortage.empty()) plan.reasons.push_back(shortage);
     if (cores_.may_pin && plan.lanes * plan.threads_per_lane <= cores_.size() &&
         plan.threads_per_lane == 1) {
       plan.cores.assign(cores_.cores.begin(), cores_.cores.begin() + plan.lanes);
@@ -117,31 +137,46 @@ class Planner {
     return p;
   }
 
-  [[noreturn]] void refuse_with_advice(const Plan& wanted) const {
-    std::string advice = "not even one sample at a time would fit";
+  /// What to write into the job to make it fit.
+  std::string advice(const Plan& wanted) const {
     for (int64_t batch = wanted.batch; batch >= 1; batch /= 2) {
-      bool found = false;
       for (const int64_t grain : divisors(batch)) {
         if (grain > kLargestAutoGrain || !fits(attempt(grain, 1, batch).plan)) continue;
-        advice = batch == wanted.batch
-                     ? fmt::format("engine.grain: {} with engine.lanes: 1 would fit", grain)
-                     : fmt::format(
-                           "train.batch: {} with engine.grain: {} and engine.lanes: 1 "
-                           "would fit",
-                           batch, grain);
-        found = true;
-        break;
+        return batch == wanted.batch
+                   ? fmt::format("engine.grain: {} with engine.lanes: 1 would fit", grain)
+                   : fmt::format(
+                         "train.batch: {} with engine.grain: {} and engine.lanes: 1 "
+                         "would fit",
+                         batch, grain);
       }
-      if (found) break;
     }
+    return "not even one sample at a time would fit";
+  }
+
+  /// "; engine.memory: 96MiB would do for all of it" where the job sets the limit.
+  std::string memory_advice(const Plan& wanted) const {
+    if (!limited_by_job_) return "";
+    // What is resident before planning differs a little from run to run.
+    constexpr int64_t kMib = int64_t{1} << 20;
+    return fmt::format("; engine.memory: {}MiB would do for all of it",
+                       (wanted.peak().value + 3 * kMib) / kMib);
+  }
+
+  [[noreturn]] void refuse_with_advice(const Plan& wanted) const {
+    const std::string allowed =
+        limited_by_job_ ? fmt::format(
+                              "engine.memory is {}, of which the program and the data take "
+                              "{}",
+                              to_string(job_.engine.memory), to_string(before_))
+                        : fmt::format("the machine has {} left", to_string(limit_));
     refuse(
-        "not enough memory for {} with batch {}, grain {} on {} lane(s): it takes {} "
-        "(weights {}, optimizer {}, gradients {}, activations {}, inputs {}), and {} may be "
-        "used; {}",
-        wanted.model, wanted.batch, wanted.grain, wanted.lanes, to_string(wanted.allocated()),
-        to_string(wanted.memory.weights), to_string(wanted.memory.optimizer),
-        to_string(wanted.memory.gradients), to_string(wanted.memory.activations),
-        to_string(wanted.memory.inputs + wanted.loader), to_string(limit_), advice);
+        "not enough memory for {} with batch {}, grain {} on {}: it takes {} (weights {}, "
+        "optimizer {}, gradients {}, activations {}, inputs {}), and {}; {}{}",
+        wanted.model, wanted.batch, wanted.grain, plural(wanted.lanes, "lane"),
+        to_string(wanted.allocated()), to_string(wanted.memory.weights),
+        to_string(wanted.memory.optimizer), to_string(wanted.memory.gradients),
+        to_string(wanted.memory.activations), to_string(wanted.memory.inputs + wanted.loader),
+        allowed, advice(wanted), memory_advice(wanted));
   }
 
   const job::Job& job_;
@@ -150,6 +185,7 @@ class Planner {
   const CoreMap& cores_;
   Bytes before_;
   Bytes limit_;
+  bool limited_by_job_ = false;
 };
 
 }  // namespace
@@ -186,8 +222,8 @@ Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::O
 
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
-      "plan    batch {} in {} grains of {} on {} lane{}{}\n", plan.batch, plan.batch / plan.grain,
-      plan.grain, plan.lanes, plan.lanes == 1 ? "" : "s",
+      "plan    batch {} in {} of {} on {}{}\n", plan.batch,
+      plural(plan.batch / plan.grain, "grain"), plan.grain, plural(plan.lanes, "lane"),
       plan.threads_per_lane > 1 ? fmt::format(" of {} threads", plan.threads_per_lane) : "");
   text += fmt::format(
       "memory  {} at the peak: {} now, weights {}, optimizer {}, gradients {}, "

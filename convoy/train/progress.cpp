@@ -44,7 +44,7 @@ std::string format_standing(const Standing& s, int columns) {
   std::vector<std::string> fields = {
       fmt::format("step {}/{}", s.step, s.total_steps),
       fmt::format("epoch {:.2f}/{:.4g}", s.epoch, s.epochs),
-      fmt::format("loss {:.4f}", s.loss),
+      s.loss < 1e4 ? fmt::format("loss {:.4f}", s.loss) : fmt::format("loss {:.2e}", s.loss),
   };
   if (s.accuracy) fields.push_back(fmt::format("acc {:.2f} %", 100 * *s.accuracy));
   fields.push_back(

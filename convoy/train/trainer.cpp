@@ -57,6 +57,10 @@ std::vector<NamedTensor> plain_tensors(const engine::Arena& arena, std::span<con
   return tensors;
 }
 
+bool all_finite(std::span<const float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
 /// One sitting of a training.
 class Training {
  public:
@@ -139,6 +143,12 @@ class Training {
     refuse("{} cannot be continued by this job:{}", folder_.last_checkpoint().string(), list);
   }
 
+  /// The step this sitting ends at, unless something stops it earlier.
+  int64_t last_step() const {
+    const int64_t most = p_.job.train.max_steps;
+    return most > 0 ? std::min(most, total_steps_) : total_steps_;
+  }
+
   void write_start() {
     events_.write(options_.resume ? "resume" : "start",
                   {{"version", version()},
@@ -192,7 +202,7 @@ class Training {
       const Seconds before = now();
       const sync::StepResult result = stepper_.step(at_.step, rate, source);
       training_time_ += now() - before;
-      if (!result.finite) stop_not_finite(result);
+      if (!result.finite) stop_diverged("the loss is");
       const int64_t position = at_.position;
       ++at_.step;
       at_.position += plan_.batch;
@@ -203,14 +213,15 @@ class Training {
     summary_.waited = loader.waited();
   }
 
-  [[noreturn]] void stop_not_finite(const sync::StepResult& result) {
+  /// `what` is no longer a finite number.
+  [[noreturn]] void stop_diverged(const char* what) {
     progress_.finish();
-    events_.write("diverged", {{"step", at_.step}, {"loss", result.loss}});
+    events_.write("diverged", {{"step", at_.step}, {"what", what}});
     const auto last = folder_.last_checkpoint();
     fail(
-        "step {}: the loss is {}; training has diverged and stops. {}. A lower train.lr.peak, a "
-        "longer warm-up or train.clip_norm may help",
-        at_.step, result.loss,
+        "step {}: {} not finite (NaN or infinite); training has diverged and stops. {}. A lower "
+        "train.lr.peak, a longer warm-up or train.clip_norm may help",
+        at_.step, what,
         std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
                                       : "There is no checkpoint yet");
   }
@@ -227,19 +238,20 @@ class Training {
                      ? result.loss
                      : mean_loss_ + (result.loss - mean_loss_) /
                                         static_cast<double>(std::min<int64_t>(steps_here_, 50));
-    Standing s;
+    Standing& s = standing_;
     s.step = at_.step;
     s.total_steps = total_steps_;
     s.epoch = static_cast<double>(at_.position) / static_cast<double>(samples_);
     s.epochs = p_.job.train.epochs;
     s.loss = mean_loss_;
-    if (summary_.last) s.accuracy = summary_.last->accuracy;
     s.images_per_second = images_per_second();
     const double per_step = (now() - started_).value / static_cast<double>(steps_here_);
-    s.left = Seconds{per_step * static_cast<double>(total_steps_ - at_.step)};
+    const int64_t steps_left = last_step() - at_.step;
+    s.left.reset();
+    if (steps_left > 0) s.left = Seconds{per_step * static_cast<double>(steps_left)};
     progress_.update(s);
     const Seconds time = now();
-    if (time - last_event_ < Seconds{1} && at_.step != total_steps_) return;
+    if (time - last_event_ < Seconds{1} && at_.step != last_step()) return;
     last_event_ = time;
     events_.write("step", {{"step", at_.step},
                            {"epoch", s.epoch},
@@ -263,6 +275,8 @@ class Training {
     const sync::EvalResult result = evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
     evaluated_step_ = at_.step;
     summary_.last = result;
+    standing_.accuracy = result.accuracy;
+    if (steps_here_ > 0) progress_.update(standing_);
     const bool best = result.accuracy > at_.best_metric;
     if (best) {
       at_.best_metric = result.accuracy;
@@ -296,6 +310,8 @@ class Training {
   }
 
   void save(const std::filesystem::path& path, const char* which) {
+    // A step whose loss was finite can still have ruined the weights.
+    if (!all_finite(stepper_.weights())) stop_diverged("some weights are");
     Checkpoint c;
     at_.elapsed = elapsed();
     c.at = at_;
@@ -312,8 +328,10 @@ class Training {
   }
 
   void finish() {
-    if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
+    // Saved before an evaluation that was not due: a resumed run must neither count it for
+    // train.patience nor compare later ones with it, or it would stop at another step.
     if (saved_step_ != at_.step) save(folder_.last_checkpoint(), "last");
+    if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
     progress_.finish();
     summary_.steps = at_.step;
     summary_.epochs = static_cast<double>(at_.position) / static_cast<double>(samples_);
@@ -322,13 +340,16 @@ class Training {
     summary_.best_accuracy = std::max(0.0, at_.best_metric);
     summary_.best_step = at_.best_step;
     summary_.peak = peak_resident_memory();
-    events_.write("stop", {{"step", at_.step},
-                           {"ending", to_string(summary_.ending)},
-                           {"images_per_second", summary_.images_per_second},
-                           {"best_accuracy", summary_.best_accuracy},
-                           {"elapsed_seconds", summary_.elapsed.value},
-                           {"waited_for_data_seconds", summary_.waited.value},
-                           {"peak_bytes", summary_.peak.value}});
+    nlohmann::json stop{{"step", at_.step},
+                        {"ending", to_string(summary_.ending)},
+                        {"images_per_second", summary_.images_per_second},
+                        {"best_accuracy", summary_.best_accuracy},
+                        {"elapsed_seconds", summary_.elapsed.value},
+                        {"waited_for_data_seconds", summary_.waited.value},
+                        {"peak_bytes", summary_.peak.value}};
+    events_.write("stop", stop);
+    stop["event"] = "stop";
+    progress_.json_line(stop.dump());
   }
 
   Prepared& p_;
@@ -348,6 +369,7 @@ class Training {
   Seconds elapsed_before_;
   Seconds training_time_;
   Seconds last_event_;
+  Standing standing_;
   double mean_loss_ = 0;
   int64_t steps_here_ = 0;
   int64_t evaluated_step_ = -1;
