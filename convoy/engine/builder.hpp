@@ -181,7 +181,8 @@ void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from
 /// order their weights for it; element-wise layers do not care).
 bool flatten_is_free(const model::Graph& graph, model::LayerId id);
 
-/// Declares the arena tensors of every layer (last layer first), layouts as the emitters expect.
-void declare_tensors(Builder& b);
+/// Declares the arena tensors of every node (last node first, as the backward pass completes them),
+/// layouts as the emitters expect.
+void declare_tensors(Builder& b, const std::vector<Node>& nodes);
 
 }  // namespace convoy::engine

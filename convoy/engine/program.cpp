@@ -124,10 +124,11 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   Value& input = b.value(0);
   input.stored = b.stored(graph.input_shape());
   input.wants_gradient = false;
-  declare_tensors(b);
+  const std::vector<Node> nodes = plan_nodes(compiled_->graph);
+  declare_tensors(b, nodes);
 
   std::vector<Backward> backward;
-  for (const Node& node : plan_nodes(compiled_->graph)) backward.push_back(emit_node(b, node));
+  for (const Node& node : nodes) backward.push_back(emit_node(b, node));
   // The output is read after the run (Lane::output), so in evaluation it must outlive the loss.
   const BufferId output = b.value(graph.output()).buffer;
   b.start_backward();

@@ -82,9 +82,9 @@ bool flatten_is_free(const model::Graph& graph, model::LayerId id) {
   return true;
 }
 
-void declare_tensors(Builder& b) {
-  const auto& layers = b.graph.layers();
-  for (auto id = static_cast<model::LayerId>(layers.size()) - 1; id >= 0; --id) {
+void declare_tensors(Builder& b, const std::vector<Node>& nodes) {
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    const model::LayerId id = node->head;
     const model::Layer& layer = b.graph.layer(id);
     for (const model::Parameter& parameter : layer.parameters) {
       b.arena.add(describe(b, id, parameter));

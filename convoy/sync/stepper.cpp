@@ -243,6 +243,7 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
       shared_context = context(step, learning_rate);
       result.gradient_norm =
           std::sqrt(std::accumulate(gradient_norm2_.begin(), gradient_norm2_.end(), 0.0));
+      result.finite = std::isfinite(result.gradient_norm);
     }
   };
   std::barrier barrier(lanes(), between);
@@ -264,6 +265,7 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
     if (measure_norms_) {
       sum_and_measure(lane);
       barrier.arrive_and_wait();
+      if (!result.finite) return;
     }
     update_strip(lane, shared_context);
     barrier.arrive_and_wait();

@@ -43,7 +43,9 @@ struct StepResult {
   double loss = 0;           ///< mean over the batch
   double accuracy = 0;       ///< on the batch
   double gradient_norm = 0;  ///< only measured when clipping
-  bool finite = true;        ///< false: the loss was NaN or infinite, and nothing was updated
+  /// False: the loss, or the gradient's norm where it is measured (clipping, LARS), was NaN or
+  /// infinite, and nothing was updated.
+  bool finite = true;
 };
 
 struct EvalResult {

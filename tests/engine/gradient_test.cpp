@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "convoy/base/memory.hpp"
@@ -32,6 +33,7 @@ using model::Graph;
 constexpr int64_t kGrain = 4;
 constexpr int64_t kFirstSample = 8;
 constexpr int64_t kStep = 3;
+constexpr uint64_t kSampleSeed = 13;
 
 // ---- The two networks --------------------------------------------------------------------------
 
@@ -201,12 +203,13 @@ void expect_zero_padding(EngineNet& net) {
 /// The same grain once more, each layer's gradients taken away as soon as they are complete.
 void expect_layer_by_layer(EngineNet& net, const Samples& samples) {
   std::vector<float> collected(net.gradient().size(), 0.0F);
-  std::vector<float> scratch(static_cast<size_t>(net.program.largest_layer()), -7.0F);
+  AlignedBuffer scratch = AlignedBuffer::of_floats(net.program.largest_layer());
+  std::fill(scratch.floats().begin(), scratch.floats().end(), -7.0F);
   GrainRun run = net.run_of(samples);
-  run.gradient = scratch.data();
+  run.gradient = scratch.floats().data();
   run.layer_by_layer = true;
   run.on_layer = [&](int64_t begin, int64_t end) {
-    std::copy_n(scratch.data(), end - begin, collected.data() + begin);
+    std::copy_n(scratch.floats().data(), end - begin, collected.data() + begin);
   };
   net.lane->run(run);
   for (const Tensor& t : net.program.arena().tensors()) {
@@ -217,40 +220,40 @@ void expect_layer_by_layer(EngineNet& net, const Samples& samples) {
   }
 }
 
+void expect_engine_agrees(const Case& c, const Graph& graph, const Truth& truth,
+                          const Kernels& kernels, int threads) {
+  SCOPED_TRACE(fmt::format("kernels {}, {} thread(s) per lane", kernels.isa, threads));
+  CompileOptions options;
+  options.grain = kGrain;
+  options.threads_per_lane = threads;
+  options.recompute_norm = c.recompute_norm;
+  options.kernels = &kernels;
+  EngineNet net(graph, options, random_values(graph));
+  const Samples samples = random_samples(graph, kSampleSeed);
+  // What an earlier grain has left in memory must not show.
+  net.lane->run(net.run_of(random_samples(graph, kSampleSeed + 1, 3)));
+  const GrainResult result = net.lane->run(net.run_of(samples));
+  EXPECT_NEAR(result.loss / kGrain, truth.loss, 1e-5 * (1 + truth.loss));
+  expect_gradients(net, truth);
+  expect_zero_padding(net);
+  expect_layer_by_layer(net, samples);
+}
+
 class Gradients : public testing::TestWithParam<Case> {};
 
 TEST_P(Gradients, AreThoseOfFiniteDifferences) {
   const Graph graph = gradient_cases::build(GetParam());
-  const NamedValues values = random_values(graph);
-  const Samples samples = random_samples(graph, 13);
-  const Samples others = random_samples(graph, 14, 3);
-  const Truth truth = find_truth(graph, values, samples);
-  std::vector<std::string> tables{"generic"};
-  if (std::string(select_kernels().isa) == "avx2") tables.emplace_back("avx2");
-  for (const std::string& table : tables) {
-    for (const int threads : {1, 2}) {
-      SCOPED_TRACE(table + ", threads per lane: " + std::to_string(threads));
-      CompileOptions options;
-      options.grain = kGrain;
-      options.threads_per_lane = threads;
-      options.recompute_norm = GetParam().recompute_norm;
-      options.kernels = &select_kernels(table.c_str());
-      EngineNet net(graph, options, values);
-      // What an earlier grain has left in memory must not show.
-      net.lane->run(net.run_of(others));
-      const GrainResult result = net.lane->run(net.run_of(samples));
-      EXPECT_NEAR(result.loss / kGrain, truth.loss, 1e-5 * (1 + truth.loss));
-      expect_gradients(net, truth);
-      expect_zero_padding(net);
-      expect_layer_by_layer(net, samples);
-    }
+  const Truth truth = find_truth(graph, random_values(graph), random_samples(graph, kSampleSeed));
+  expect_engine_agrees(GetParam(), graph, truth, select_kernels("generic"), 1);
+  for (const int threads : {1, 2}) {
+    expect_engine_agrees(GetParam(), graph, truth, select_kernels(), threads);
   }
 }
 
 void expect_evaluation(const Case& c) {
   const Graph graph = gradient_cases::build(c);
   const NamedValues values = random_values(graph);
-  const Samples samples = random_samples(graph, 13);
+  const Samples samples = random_samples(graph, kSampleSeed);
   const Doubles input(samples.input.begin(), samples.input.end());
   ReferenceNet reference(graph, kGrain);
   const double expected = reference.loss(values, input, samples.labels, false);

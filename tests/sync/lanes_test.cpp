@@ -1,0 +1,377 @@
+// Training steps on several lanes: the same bits as on one, and no harm from what goes wrong.
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/random.hpp"
+#include "convoy/engine/program.hpp"
+#include "convoy/job/job.hpp"
+#include "convoy/model/zoo.hpp"
+#include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/stepper.hpp"
+
+namespace convoy::sync {
+namespace {
+
+using model::Graph;
+using model::LayerId;
+
+constexpr int64_t kBatch = 24;
+constexpr int64_t kGrain = 4;
+
+/// Batch norm, shortcuts with and without projection, dropout: all that could tell lanes apart.
+Graph small_resnet() {
+  Graph g({3, 8, 8}, "small-resnet");
+  const auto conv = [](int64_t out, int64_t kernel, int64_t stride) {
+    const int64_t pad = kernel / 2;
+    return model::Conv{.out = out,
+                       .kernel = {kernel, kernel},
+                       .stride = {stride, stride},
+                       .pad = {pad, pad},
+                       .bias = false};
+  };
+  LayerId x = g.relu(g.batch_norm(g.conv(g.input(), conv(8, 3, 1))));
+  for (const int64_t stride : {1, 2}) {
+    const int64_t width = 8 * stride;
+    LayerId y = g.relu(g.batch_norm(g.conv(x, conv(width, 3, stride))));
+    y = g.batch_norm(g.conv(y, conv(width, 3, 1)));
+    if (stride != 1) x = g.batch_norm(g.conv(x, conv(width, 1, stride)));
+    x = g.relu(g.add(model::Add{}, {y, x}));
+  }
+  x = g.add(model::Dropout{.rate = 0.3F}, {g.add(model::GlobalAveragePool{}, {x})});
+  g.softmax_cross_entropy(g.linear(x, 10));
+  return g;
+}
+
+Graph small_lenet() {
+  model::ZooOptions options;
+  options.input = model::Shape{1, 16, 16};
+  return model::build("lenet", options);
+}
+
+void make_sample(int64_t step, int64_t sample, std::span<float> input, int32_t& label) {
+  Stream random(9, Purpose::test, static_cast<uint64_t>(step), static_cast<uint64_t>(sample));
+  label = static_cast<int32_t>(random.below(10));
+  for (float& v : input) v = random.normal() + 0.2F * static_cast<float>(label);
+}
+
+/// Samples that depend on their numbers only; what goes wrong can be asked for.
+class TestSource : public GrainSource {
+ public:
+  explicit TestSource(const Graph& graph) : values_(graph.input_shape().size()) {}
+
+  std::pair<int64_t, int64_t> throw_at{-1, -1};  ///< step, grain
+  std::pair<int64_t, int64_t> nan_at{-1, -1};
+
+  Samples get(int64_t step, int64_t grain) override {
+    if (std::pair(step, grain) == throw_at) fail("disk gone");
+    auto& [inputs, labels] = make(step, grain);
+    for (int64_t i = 0; i < kGrain; ++i) {
+      const auto at = static_cast<size_t>(i * values_);
+      make_sample(step, grain * kGrain + i, std::span(inputs).subspan(at, values()),
+                  labels[static_cast<size_t>(i)]);
+    }
+    if (std::pair(step, grain) == nan_at) {
+      std::fill(inputs.begin(), inputs.end(), std::numeric_limits<float>::quiet_NaN());
+    }
+    return {inputs.data(), labels.data()};
+  }
+
+  void release(int64_t step, int64_t grain) override {
+    const std::lock_guard lock(mutex_);
+    held_.erase({step, grain});
+  }
+
+  size_t held() const { return held_.size(); }
+
+ private:
+  using Held = std::pair<std::vector<float>, std::vector<int32_t>>;
+
+  size_t values() const { return static_cast<size_t>(values_); }
+  Held& make(int64_t step, int64_t grain) {
+    const std::lock_guard lock(mutex_);
+    return held_
+        .try_emplace({step, grain}, std::vector<float>(values() * kGrain),
+                     std::vector<int32_t>(kGrain))
+        .first->second;
+  }
+
+  int64_t values_;
+  std::mutex mutex_;
+  std::map<std::pair<int64_t, int64_t>, Held> held_;
+};
+
+job::Train options_of(const std::string& optimizer) {
+  job::Train train;
+  train.optimizer = optimizer;
+  train.weight_decay = 1e-3;
+  train.trust = 0.02;
+  return train;
+}
+
+/// A program, an optimizer and a stepper that starts from the same weights every time.
+class Training {
+ public:
+  Training(const Graph& graph, int lanes, const std::string& optimizer = "sgd", double clip = 0)
+      : optimizer_(optim::make_optimizer(options_of(optimizer))),
+        program_(graph, compile_options()),
+        stepper(program_, *optimizer_, stepper_options(lanes, clip)),
+        source(graph) {
+    engine::initialise(program_.arena(), 5, stepper.weights());
+    stepper.weights_changed();
+  }
+
+  StepResult step(int64_t number) { return stepper.step(number, 0.05, source); }
+
+  /// Weights and the optimizer's state, one after the other.
+  std::vector<float> state() {
+    std::vector<float> all(stepper.weights().begin(), stepper.weights().end());
+    for (const std::span<float> s : stepper.states()) all.insert(all.end(), s.begin(), s.end());
+    return all;
+  }
+
+ private:
+  static engine::CompileOptions compile_options() {
+    engine::CompileOptions options;
+    options.grain = kGrain;
+    return options;
+  }
+  static StepperOptions stepper_options(int lanes, double clip) {
+    StepperOptions options;
+    options.batch = kBatch;
+    options.lanes = lanes;
+    options.clip_norm = clip;
+    options.decay_all = false;
+    return options;
+  }
+
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  engine::Program program_;
+
+ public:
+  Stepper stepper;
+  TestSource source;
+};
+
+struct Trace {
+  std::vector<double> losses, accuracies, norms;
+  std::vector<float> state;
+  bool operator==(const Trace&) const = default;
+};
+
+Trace train(const Graph& graph, int lanes, const std::string& optimizer, double clip) {
+  Training training(graph, lanes, optimizer, clip);
+  Trace trace;
+  for (int64_t step = 0; step < 20; ++step) {
+    const StepResult result = training.step(step);
+    EXPECT_TRUE(result.finite);
+    trace.losses.push_back(result.loss);
+    trace.accuracies.push_back(result.accuracy);
+    trace.norms.push_back(result.gradient_norm);
+  }
+  EXPECT_EQ(training.source.held(), 0U);
+  trace.state = training.state();
+  return trace;
+}
+
+void expect_same_bits(const Graph& graph, const std::string& optimizer, double clip) {
+  const Trace one = train(graph, 1, optimizer, clip);
+  EXPECT_LT(one.losses.back(), one.losses.front()) << "it learns";
+  for (const int lanes : {2, 3}) {
+    const Trace several = train(graph, lanes, optimizer, clip);
+    EXPECT_EQ(several.losses, one.losses) << lanes << " lanes";
+    EXPECT_EQ(several.norms, one.norms) << lanes << " lanes";
+    EXPECT_TRUE(several == one) << lanes << " lanes give other weights";
+  }
+}
+
+TEST(Lanes, GiveTheSameWeightsWithSgd) {
+  expect_same_bits(small_resnet(), "sgd", 0);
+}
+TEST(Lanes, GiveTheSameWeightsWithClippedAdam) {
+  expect_same_bits(small_resnet(), "adam", 1.0);
+}
+TEST(Lanes, GiveTheSameWeightsWithClippedLars) {
+  expect_same_bits(small_resnet(), "lars", 1.0);
+}
+TEST(Lanes, GiveTheSameWeightsOnLenet) {
+  expect_same_bits(small_lenet(), "sgd", 2.0);
+}
+
+TEST(Lanes, WithoutAGrainDoNoHarm) {
+  Training six(small_resnet(), 6);
+  Training eight(small_resnet(), 8);
+  six.step(0);
+  eight.step(0);
+  EXPECT_EQ(six.state(), eight.state());
+}
+
+TEST(Lanes, ClipTheGradientToTheNormAskedFor) {
+  constexpr double kNorm = 1e-3;
+  Training free(small_lenet(), 2);
+  Training loose(small_lenet(), 2, "sgd", 1e6);
+  Training tight(small_lenet(), 2, "sgd", kNorm);
+  free.step(0);
+  const double norm = loose.step(0).gradient_norm;
+  tight.step(0);
+  ASSERT_GT(norm, kNorm);
+  EXPECT_EQ(free.state(), loose.state());
+  // After the first step the momentum is s·g + λ·w; only s differs, 1 here and kNorm/‖g‖ there.
+  const std::span<const float> a = free.stepper.states()[0];
+  const std::span<const float> b = tight.stepper.states()[0];
+  double difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) difference += std::pow(double{a[i]} - b[i], 2);
+  EXPECT_NEAR(std::sqrt(difference), norm - kNorm, 1e-5 * norm);
+}
+
+/// The input reaches the loss only through this layer and a ReLU.
+Graph rectified(const model::LayerKind& first) {
+  Graph g({3, 8, 8});
+  g.softmax_cross_entropy(g.linear(g.relu(g.add(first, {g.input()})), 10));
+  return g;
+}
+
+void expect_untouched_by_nan(const Graph& graph, double clip) {
+  SCOPED_TRACE(describe(graph));
+  Training damaged(graph, 2, "adam", clip);
+  Training sound(graph, 2, "adam", clip);
+  damaged.step(0);
+  sound.step(0);
+  const std::vector<float> before = damaged.state();
+  damaged.source.nan_at = {1, 4};
+  EXPECT_FALSE(damaged.step(1).finite);
+  EXPECT_EQ(damaged.state(), before);
+  EXPECT_TRUE(damaged.step(2).finite);
+  sound.step(2);
+  EXPECT_EQ(damaged.state(), sound.state());
+}
+
+TEST(Lanes, LeaveEverythingAsItWasWhenTheLossIsNotANumber) {
+  for (const Graph& graph : {small_lenet(), small_resnet(), rectified(model::Linear{.out = 20})}) {
+    expect_untouched_by_nan(graph, 0);
+  }
+}
+
+TEST(Lanes, LeaveEverythingAsItWasWhenTheMeasuredGradientIsNotANumber) {
+  // oneDNN's fused ReLU makes 0 of what is not a number, so the loss looks sound.
+  expect_untouched_by_nan(rectified(model::Conv{.out = 12, .kernel = {3, 3}}), 1.0);
+}
+
+TEST(Lanes, PassOnWhatTheSourceThrowsAndCanGoOn) {
+  for (const int lanes : {1, 3}) {
+    Training damaged(small_resnet(), lanes);
+    Training sound(small_resnet(), lanes);
+    damaged.step(0);
+    sound.step(0);
+    const std::vector<float> before = damaged.state();
+    damaged.source.throw_at = {1, 3};
+    try {
+      damaged.step(1);
+      FAIL() << "the error was swallowed";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "disk gone");
+    }
+    EXPECT_EQ(damaged.state(), before);
+    EXPECT_EQ(damaged.source.held(), 0U);
+    damaged.step(2);
+    sound.step(2);
+    EXPECT_EQ(damaged.state(), sound.state());
+  }
+}
+
+// ---- Evaluation --------------------------------------------------------------------------------
+
+struct Evaluation {
+  EvalResult result;
+  std::vector<int> visits;    // by sample
+  std::vector<float> scores;  // by sample and class
+};
+
+/// Evaluates `samples` samples; the last grain is filled up with samples that do not count.
+Evaluation evaluate(Training& training, const Graph& graph, int64_t samples) {
+  const auto values = static_cast<size_t>(graph.input_shape().size());
+  Evaluation e;
+  e.visits.resize(static_cast<size_t>(samples));
+  e.scores.resize(static_cast<size_t>(samples * 10));
+  const auto fill = [&](int64_t index, std::span<float> inputs, std::span<int32_t> labels) {
+    int64_t real = 0;
+    for (int64_t i = 0; i < kGrain; ++i) {
+      const int64_t sample = index * kGrain + i;
+      auto& label = labels[static_cast<size_t>(i)];
+      make_sample(-1, sample, inputs.subspan(static_cast<size_t>(i) * values, values), label);
+      if (sample >= samples) {
+        label = -1;
+        continue;
+      }
+      ++e.visits[static_cast<size_t>(sample)];
+      ++real;
+    }
+    return real;
+  };
+  const auto output = [&](int64_t index, std::span<const float> scores) {
+    std::copy(scores.begin(), scores.end(), e.scores.begin() + index * kGrain * 10);
+  };
+  e.result = training.stepper.evaluate((samples + kGrain - 1) / kGrain, fill, output);
+  return e;
+}
+
+TEST(Lanes, EvaluateEverySampleOnceWithTheSameBits) {
+  constexpr int64_t kSamples = 30;  // seven grains and a half
+  const Graph graph = small_resnet();
+  Training one(graph, 1);
+  Training three(graph, 3);
+  for (int64_t step = 0; step < 3; ++step) {
+    one.step(step);
+    three.step(step);
+  }
+  const std::vector<float> before = one.state();
+  const Evaluation a = evaluate(one, graph, kSamples);
+  const Evaluation b = evaluate(three, graph, kSamples);
+  EXPECT_EQ(one.state(), before);
+  EXPECT_EQ(a.visits, std::vector<int>(kSamples, 1));
+  EXPECT_EQ(b.visits, std::vector<int>(kSamples, 1));
+  EXPECT_EQ(a.result.samples, kSamples);
+  EXPECT_EQ(a.result.loss, b.result.loss);
+  EXPECT_EQ(a.result.accuracy, b.result.accuracy);
+  EXPECT_EQ(a.scores, b.scores);
+
+  // The scores say the same as the totals.
+  double loss = 0;
+  int64_t correct = 0;
+  for (int64_t i = 0; i < kSamples; ++i) {
+    std::vector<float> input(static_cast<size_t>(graph.input_shape().size()));
+    int32_t label = 0;
+    make_sample(-1, i, input, label);
+    const auto row = a.scores.begin() + i * 10;
+    double sum = 0;
+    for (auto it = row; it != row + 10; ++it) sum += std::exp(static_cast<double>(*it));
+    loss += std::log(sum) - row[label];
+    correct += std::max_element(row, row + 10) - row == label ? 1 : 0;
+  }
+  EXPECT_NEAR(a.result.loss, loss / kSamples, 1e-4);
+  EXPECT_EQ(a.result.accuracy, static_cast<double>(correct) / kSamples);
+}
+
+TEST(Lanes, EvaluateTheSameWhateverStandsInTheGrain) {
+  // Evaluation uses the running statistics: a sample's scores do not depend on its neighbours.
+  const Graph graph = small_resnet();
+  Training training(graph, 2);
+  for (int64_t step = 0; step < 3; ++step) training.step(step);
+  const Evaluation all = evaluate(training, graph, 8);
+  const Evaluation some = evaluate(training, graph, 6);
+  EXPECT_TRUE(std::equal(some.scores.begin(), some.scores.end(), all.scores.begin()));
+}
+
+}  // namespace
+}  // namespace convoy::sync
