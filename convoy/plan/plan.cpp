@@ -128,6 +128,8 @@ class Planner {
   /// `shortage` says what did not fit; empty if the first choice did.
   Planned finish(Planned p, const std::string& shortage) const {
     Plan& plan = p.plan;
+    // Compiling has grown the process: kernels are generated at run time.
+    plan.before = resident_memory();
     plan.reasons = {lanes_reason(plan), grain_reason(plan, !shortage.empty())};
     if (!shortage.empty()) plan.reasons.push_back(shortage);
     if (cores_.may_pin && plan.lanes * plan.threads_per_lane <= cores_.size() &&
