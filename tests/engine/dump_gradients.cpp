@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -23,8 +22,9 @@
 #include "convoy/base/random.hpp"
 #include "convoy/engine/program.hpp"
 #include "convoy/model/layer_table.hpp"
-#include "convoy/model/zoo.hpp"
 #include "convoy/train/safetensors.hpp"
+
+#include "tests/engine/small_zoo.hpp"
 
 namespace convoy::engine {
 namespace {
@@ -33,21 +33,6 @@ using model::Shape;
 
 constexpr int64_t kGrain = 6;
 constexpr uint64_t kSeed = 5;
-
-/// Inputs as small as the network allows, so that a grain takes a moment.
-model::Graph small_net(const std::string& name) {
-  static const std::map<std::string, Shape> kInputs{
-      {"lenet", {1, 28, 28}},         {"alexnet", {3, 64, 64}},   {"caffenet", {3, 67, 67}},
-      {"overfeat-fast", {3, 71, 71}}, {"vgg-a", {3, 32, 32}},     {"vgg-16", {3, 32, 32}},
-      {"googlenet-bn", {3, 64, 64}},  {"resnet-18", {3, 64, 64}}, {"resnet-50", {3, 64, 64}},
-      {"resnet-20", {3, 32, 32}},     {"resnet-32", {3, 32, 32}}, {"resnet-56", {3, 32, 32}},
-      {"mobilenet-v1", {3, 64, 64}},  {"cd-dnn", {429, 1, 1}},    {"mlp", {1, 28, 28}}};
-  model::ZooOptions options;
-  options.classes = 17;
-  if (const auto found = kInputs.find(name); found != kInputs.end()) options.input = found->second;
-  if (name == "mlp") options.hidden = {100, 60};
-  return model::build(name, options);
-}
 
 model::Graph without_dropout(const model::Graph& graph) {
   model::Graph copy(graph.input_shape(), graph.name());

@@ -14,24 +14,14 @@
 #include "convoy/base/memory.hpp"
 #include "convoy/base/random.hpp"
 #include "convoy/engine/memory_plan.hpp"
-#include "convoy/model/zoo.hpp"
+
+#include "tests/engine/small_zoo.hpp"
 
 namespace convoy::engine {
 namespace {
 
 using model::Graph;
 using model::LayerId;
-
-Graph small_net(const std::string& name) {
-  static const std::map<std::string, model::Shape> kInputs{
-      {"alexnet", {3, 64, 64}},   {"caffenet", {3, 67, 67}},  {"overfeat-fast", {3, 71, 71}},
-      {"vgg-a", {3, 32, 32}},     {"vgg-16", {3, 32, 32}},    {"googlenet-bn", {3, 64, 64}},
-      {"resnet-18", {3, 64, 64}}, {"resnet-50", {3, 64, 64}}, {"mobilenet-v1", {3, 64, 64}}};
-  model::ZooOptions options;
-  options.classes = 17;
-  if (const auto found = kInputs.find(name); found != kInputs.end()) options.input = found->second;
-  return model::build(name, options);
-}
 
 CompileOptions grain_of(int64_t grain) {
   CompileOptions options;
