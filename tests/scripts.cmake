@@ -21,6 +21,6 @@ convoy_torch_test(The_comparison_notices_wrong_gradients --self-test)
 if(TARGET tests_dump)
   foreach(net lenet alexnet caffenet overfeat-fast vgg-a vgg-16 googlenet-bn resnet-18 resnet-50
       resnet-20 resnet-32 resnet-56 mobilenet-v1 cd-dnn mlp)
-    convoy_torch_test(${net}_agrees_with_PyTorch --dump $<TARGET_FILE:tests_dump> --net ${net})
+    convoy_torch_test(${net}_agrees_with_PyTorch --double --dump $<TARGET_FILE:tests_dump> --net ${net})
   endforeach()
 endif()
