@@ -15,6 +15,13 @@ namespace {
 
 /// Beyond this a larger grain no longer makes kernels faster, but takes memory in every lane.
 constexpr int64_t kLargestAutoGrain = 32;
+/// Where a lane's activations are larger than this and outweigh the weights several times, its
+/// kernels are busy long before the grain ends: a grain of half the size is as fast (bench/README)
+/// and takes half the memory. Where the weights dominate, every further grain costs another pass
+/// over their gradients, so the grain stays.
+constexpr int64_t kAmpleActivations = int64_t{512} << 20;
+constexpr int64_t kActivationsPerWeight = 4;
+constexpr int64_t kSmallestLeanGrain = 8;
 /// Batches prepared ahead of the one in use.
 constexpr int kBatchesAhead = 1;
 
@@ -50,16 +57,17 @@ class Planner {
     const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
 
     Planned best = attempt(first, lanes);
+    if (!grain_pinned) best = leaner(std::move(best), lanes);
     if (fits(best.plan)) return finish(std::move(best), "");
     const Planned wanted = std::move(best);
     for (int fewer = lanes; fewer >= 1; --fewer) {
       for (const int64_t grain : divisors(job_.train.batch)) {
-        if (grain > first || (grain_pinned && grain != first)) continue;
+        if (grain > wanted.plan.grain || (grain_pinned && grain != first)) continue;
         Planned next = attempt(grain, fewer);
         if (!fits(next.plan)) continue;
         return finish(std::move(next),
-                      fmt::format("memory: grain {} on {} would take {}, {} may be used", first,
-                                  plural(wanted.plan.lanes, "lane"),
+                      fmt::format("memory: grain {} on {} would take {}, {} may be used",
+                                  wanted.plan.grain, plural(wanted.plan.lanes, "lane"),
                                   to_string(wanted.plan.allocated()), to_string(limit_)));
       }
       if (lanes_pinned) break;
@@ -69,6 +77,19 @@ class Planner {
 
  private:
   bool fits(const Plan& plan) const { return plan.allocated() <= limit_; }
+
+  /// The same plan with a smaller grain, if that saves much memory for nothing.
+  Planned leaner(Planned p, int lanes) const {
+    for (const int64_t grain : divisors(job_.train.batch)) {
+      if (grain >= p.plan.grain) continue;
+      const int64_t lane = p.plan.memory.activations.value / p.plan.lanes;
+      const bool ample =
+          lane > kAmpleActivations && lane > kActivationsPerWeight * p.plan.memory.weights.value;
+      if (!ample || grain < kSmallestLeanGrain) break;
+      p = attempt(grain, lanes);
+    }
+    return p;
+  }
 
   Planned attempt(int64_t grain, int lanes) const {
     return attempt(grain, lanes, job_.train.batch);
@@ -119,6 +140,9 @@ class Planner {
     if (short_of_memory) {
       return fmt::format("grain {}: largest divisor of batch {} that fits into memory", plan.grain,
                          plan.batch);
+    }
+    if (plan.grain < auto_grain(plan.batch, plan.lanes)) {
+      return fmt::format("grain {}: a larger one takes more memory and is no faster", plan.grain);
     }
     return fmt::format(
         "grain {}: largest divisor of batch {} that keeps the lanes busy, at most {}", plan.grain,

@@ -48,8 +48,8 @@ struct Planned {
 };
 
 /// Decides lanes (one per usable core), grain (the largest divisor of the batch that keeps every
-/// lane busy, at most 32) and what is recomputed, within the memory limit: smaller grains are tried
-/// first, then fewer lanes. Throws InputError if what is pinned does not fit, naming the largest
+/// lane busy, at most 32; less where activations are so large that a smaller one is as fast) and
+/// what is recomputed, within the memory limit: smaller grains are tried first, then fewer lanes. Throws InputError if what is pinned does not fit, naming the largest
 /// grain or batch that would.
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
                   const CoreMap& cores);

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/model/zoo.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -80,6 +81,19 @@ TEST(Plan, GivesEveryCoreALaneAndAGrainThatDividesTheBatch) {
       EXPECT_GE(plan.reasons.size(), 2U);
     }
   }
+}
+
+TEST(Plan, TakesASmallerGrainWhereActivationsOutweighTheWeights) {
+  const auto plan_for = [](const std::string& net) {
+    const job::Job job = job_of(32);
+    const auto optimizer = optim::make_optimizer(job.train);
+    return make_plan(job, model::build(net), *optimizer, machine(2)).plan;
+  };
+  const Plan resnet = plan_for("resnet-50");
+  EXPECT_EQ(resnet.grain, 8);
+  EXPECT_EQ(resnet.lanes, 2);
+  EXPECT_THAT(resnet.reasons, Contains("grain 8: a larger one takes more memory and is no faster"));
+  EXPECT_EQ(plan_for("vgg-a").grain, 16) << "its weights outweigh its activations";
 }
 
 TEST(Plan, KeepsWhatIsPinned) {
