@@ -1,5 +1,7 @@
 #include "convoy/engine/crew.hpp"
 
+#include <utility>
+
 #include "convoy/base/threads.hpp"
 
 namespace convoy::engine {
@@ -57,7 +59,7 @@ void Crew::work(int lane) {
       error = std::current_exception();
     }
     const std::lock_guard lock(mutex_);
-    errors_[static_cast<size_t>(lane)] = error;
+    errors_[static_cast<size_t>(lane)] = std::move(error);  // this thread keeps no part in it
     if (--running_ == 0) done_.notify_one();
   }
 }
