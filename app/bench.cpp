@@ -55,19 +55,6 @@ class FixedBatch final : public sync::GrainSource {
   std::vector<int32_t> labels_;
 };
 
-/// Training FLOPs of one image: forward, and backward twice as much, less the first layer's input
-/// gradient, which nobody computes.
-double training_flops(const model::Graph& graph) {
-  double first = 0;
-  for (size_t id = 1; id < graph.layers().size(); ++id) {
-    const auto& inputs = graph.layers()[id].inputs;
-    if (std::find(inputs.begin(), inputs.end(), 0) != inputs.end()) {
-      first += graph.forward_flops(static_cast<model::LayerId>(id)).value;
-    }
-  }
-  return 3 * graph.forward_flops().value - first;
-}
-
 struct Measured {
   plan::Planned planned;
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -111,7 +98,7 @@ int bench_model(const BenchArguments& a) {
   const model::Graph graph = model::build(a.model);
   const Measured m = measure(a, graph, false);
   const double rate = static_cast<double>(a.batch) / m.step_seconds;
-  const double gflops = training_flops(graph) * rate / 1e9;
+  const double gflops = graph.training_flops().value * rate / 1e9;
   const plan::Plan& plan = m.planned.plan;
   if (a.json) {
     fmt::print("{}\n", nlohmann::json{{"model", a.model},
@@ -242,7 +229,7 @@ int bench_peak(bool json) {
 void add_options(CLI::App* verb, const std::shared_ptr<BenchArguments>& a) {
   verb->add_option("MODEL", a->model, "Zoo name (convoy info lists them)")->required();
   verb->add_option("--batch", a->batch, "Images per step")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, job::kLargestBatch))
       ->capture_default_str();
   verb->add_option("--threads", a->threads, "Threads in all (default: every usable core)")
       ->check(CLI::NonNegativeNumber);

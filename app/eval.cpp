@@ -35,6 +35,11 @@ int eval_verb(const EvalArguments& a) {
   const fs::path checkpoint = a.checkpoint.empty()
                                   ? given / "checkpoints" / (a.which + ".safetensors")
                                   : fs::path(a.checkpoint);
+  if (!fs::exists(checkpoint)) {
+    refuse("there is no {}{}", checkpoint.string(),
+           a.checkpoint.empty() && a.which == "best" ? "; --which last evaluates the newest state"
+                                                     : "");
+  }
   train::Prepared p = train::prepare_job(job);
   const engine::Program& program = *p.planned.program;
   const train::Checkpoint saved =

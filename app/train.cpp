@@ -59,31 +59,38 @@ void keep_grain(job::Job& job, const train::RunFolder& run) {
   }
 }
 
-void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
-  fmt::print("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
-             p.graph.parameter_count(), amount({3 * p.graph.forward_flops().value}));
-  fmt::print("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
-             p.source.train->size(), p.source.test->size(),
-             model::to_string(p.source.train->shape()), p.source.train->classes());
-  fmt::print("{}", plan::describe(p.planned.plan));
-  fmt::print("run     {}\n", folder.string());
+/// Whoever read the output may have gone away: no reason to end a training, so failures are
+/// ignored.
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
-void print_summary(const train::Summary& s, const train::Prepared& p,
-                   const std::filesystem::path& folder) {
-  fmt::print("\n{}: {:.2f} epochs, {}, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
-             plural(s.steps, "step"), to_string(s.elapsed), s.images_per_second);
+void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
+  say(fmt::format("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
+                  p.graph.parameter_count(), amount(p.graph.training_flops())) +
+      fmt::format("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
+                  p.source.train->size(), p.source.test->size(),
+                  model::to_string(p.source.train->shape()), p.source.train->classes()) +
+      plan::describe(p.planned.plan) + fmt::format("run     {}\n", folder.string()));
+}
+
+void print_summary(const train::Summary& s, const train::Prepared& p, const train::RunFolder& run) {
+  std::string text =
+      fmt::format("\n{}: {:.2f} epochs, {}, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
+                  plural(s.steps, "step"), to_string(s.elapsed), s.images_per_second);
   if (s.last) {
-    fmt::print("test accuracy {:.2f} %, test loss {:.4f}; best {:.2f} % at step {}\n",
-               100 * s.last->accuracy, s.last->loss, 100 * s.best_accuracy, s.best_step);
+    text += fmt::format("test accuracy {:.2f} %, test loss {:.4f}; best {:.2f} % at step {}\n",
+                        100 * s.last->accuracy, s.last->loss, 100 * s.best_accuracy, s.best_step);
   }
-  fmt::print("memory {} at the peak ({} planned); lanes waited {} for data\n", to_string(s.peak),
-             to_string(p.planned.plan.peak()), to_string(s.waited));
-  fmt::print(
-      "written to {} (checkpoints/best.safetensors, checkpoints/last.safetensors, "
-      "events.jsonl)\n",
-      folder.string());
+  text += fmt::format("memory {} at the peak ({} planned); lanes waited {} for data\n",
+                      to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited));
+  std::vector<std::string> files;
+  for (const auto& file : {run.best_checkpoint(), run.last_checkpoint(), run.events()}) {
+    if (std::filesystem::exists(file))
+      files.push_back(file.lexically_relative(run.path()).string());
+  }
+  say(text + fmt::format("written to {} ({})\n", run.path().string(), join(files, ", ")));
 }
 
 int train_verb(const TrainArguments& a) {
@@ -104,6 +111,7 @@ int train_verb(const TrainArguments& a) {
                    a.run_folder.empty()
                        ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
                        : std::filesystem::path(a.run_folder));
+  std::signal(SIGPIPE, SIG_IGN);
   if (!a.json) print_head(prepared, run.path());
 
   std::signal(SIGINT, on_signal);
@@ -113,9 +121,9 @@ int train_verb(const TrainArguments& a) {
   options.json = a.json;
   options.stop = &g_signal;
   const train::Summary summary = train::train(prepared, run, options);
-  if (!a.json) print_summary(summary, prepared, run.path());
+  if (!a.json) print_summary(summary, prepared, run);
   if (summary.ending != train::Ending::signal) return 0;
-  if (!a.json) fmt::print("go on with: convoy train --resume {}\n", run.path().string());
+  if (!a.json) say(fmt::format("go on with: convoy train --resume {}\n", run.path().string()));
   return 128 + g_signal;
 }
 
@@ -130,7 +138,6 @@ void add_train(CLI::App& app, Run& run) {
                    "Go on with the run in this folder from its last checkpoint");
   verb->add_option("--set", a->set, "Override a key of the job: --set train.batch=512 (repeatable)")
       ->type_name("KEY=VALUE")
-      ->take_all()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_flag("--json", a->json, "Print progress as JSON lines");

@@ -1,5 +1,6 @@
 #include "convoy/base/file.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -12,6 +13,8 @@
 
 namespace convoy {
 namespace {
+
+constexpr const char* kTemporary = ".tmp";
 
 class Descriptor {
  public:
@@ -56,26 +59,46 @@ std::vector<uint8_t> read_plain(const std::string& name) {
   }
 }
 
-std::vector<uint8_t> inflate_gzip(const std::vector<uint8_t>& packed, const std::string& name) {
+class Inflater {
+ public:
+  Inflater() { check(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib starts"); }
+  ~Inflater() { inflateEnd(&stream); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
   z_stream stream{};
-  check(inflateInit2(&stream, 15 + 16) == Z_OK, "zlib starts");
-  stream.next_in = const_cast<uint8_t*>(packed.data());
-  stream.avail_in = static_cast<uInt>(packed.size());
+};
+
+/// A gzip file is one member or several after another.
+std::vector<uint8_t> inflate_gzip(const std::vector<uint8_t>& packed, const std::string& name) {
+  constexpr size_t kPiece = size_t{1} << 20;
+  Inflater inflater;
+  z_stream& stream = inflater.stream;
   std::vector<uint8_t> bytes;
-  std::vector<uint8_t> buffer(size_t{1} << 20);
-  int status = Z_OK;
-  while (status == Z_OK) {
+  std::vector<uint8_t> buffer(kPiece);
+  size_t fed = 0;
+  bool within_member = true;
+  for (;;) {
+    if (stream.avail_in == 0 && fed < packed.size()) {
+      stream.next_in = const_cast<uint8_t*>(packed.data()) + fed;
+      stream.avail_in = static_cast<uInt>(std::min(kPiece, packed.size() - fed));
+      fed += stream.avail_in;
+    }
+    if (!within_member) {
+      if (stream.avail_in == 0) return bytes;
+      inflateReset(&stream);
+      within_member = true;
+    }
     stream.next_out = buffer.data();
     stream.avail_out = static_cast<uInt>(buffer.size());
-    status = inflate(&stream, Z_NO_FLUSH);
+    const int status = inflate(&stream, Z_NO_FLUSH);
     bytes.insert(bytes.end(), buffer.begin(),
                  buffer.end() - static_cast<ptrdiff_t>(stream.avail_out));
+    if (status == Z_STREAM_END) {
+      within_member = false;
+    } else if (status != Z_OK) {
+      refuse("{}: the gzip stream is cut short or damaged after {} bytes", name, bytes.size());
+    }
   }
-  inflateEnd(&stream);
-  if (status != Z_STREAM_END) {
-    refuse("{}: the gzip stream is cut short or damaged after {} bytes", name, bytes.size());
-  }
-  return bytes;
 }
 
 }  // namespace
@@ -88,7 +111,7 @@ std::vector<uint8_t> read_file(const std::filesystem::path& path) {
 
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(const Append&)>& write) {
-  const std::string temporary = path.string() + ".tmp" + std::to_string(::getpid());
+  const std::string temporary = path.string() + kTemporary + std::to_string(::getpid());
   Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (file.get() < 0) fail("cannot create {}: {}", temporary, std::strerror(errno));
   try {
@@ -96,7 +119,9 @@ void write_atomically(const std::filesystem::path& path,
     if (::fsync(file.get()) != 0 || !file.close()) {
       fail("cannot write {}: {}", temporary, std::strerror(errno));
     }
-    std::filesystem::rename(temporary, path);
+    if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      fail("cannot rename {} to {}: {}", temporary, path.string(), std::strerror(errno));
+    }
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -105,6 +130,12 @@ void write_atomically(const std::filesystem::path& path,
   const std::string folder = path.has_parent_path() ? path.parent_path().string() : ".";
   const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.get() >= 0) ::fsync(directory.get());
+}
+
+bool is_temporary(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  return extension.starts_with(kTemporary) &&
+         extension.find_first_not_of("0123456789", std::strlen(kTemporary)) == std::string::npos;
 }
 
 void write_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -21,6 +21,8 @@ using Append = std::function<void(std::span<const uint8_t>)>;
 void write_atomically(const std::filesystem::path& path,
                       const std::function<void(const Append&)>& write);
 void write_atomically(const std::filesystem::path& path, std::string_view text);
+/// True for the name of a temporary file that write_atomically() makes.
+bool is_temporary(const std::filesystem::path& path);
 
 /// XXH3, 64 bits; chain pieces by passing the previous result as seed.
 uint64_t checksum(std::span<const uint8_t> bytes, uint64_t seed = 0);

@@ -6,8 +6,8 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -15,21 +15,12 @@
 #include <unistd.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/memory.hpp"
 
 namespace convoy::data {
 namespace {
 
-constexpr size_t kAlignment = 64;
-constexpr int64_t kLine = kAlignment / sizeof(float);
-
-struct AlignedDelete {
-  void operator()(float* p) const { ::operator delete[](p, std::align_val_t{kAlignment}); }
-};
-using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
-
-AlignedFloats make_aligned(int64_t count) {
-  return AlignedFloats(new (std::align_val_t{kAlignment}) float[static_cast<size_t>(count)]);
-}
+constexpr int64_t kLine = 16;  // floats of a cache line
 
 int64_t grains_per_batch(const LoaderOptions& options) {
   return options.batch / options.grain;
@@ -79,22 +70,23 @@ struct TrainLoader::Ring {
         options(checked(given)),
         normaliser(from),
         grains(grains_per_batch(options)),
-        inputs(make_aligned(slot_count(options) * slot_floats(options, from.train->shape()))),
+        inputs(AlignedBuffer::of_floats(slot_count(options) *
+                                        slot_floats(options, from.train->shape()))),
         labels(static_cast<size_t>(slot_count(options) * options.grain)),
         slots(static_cast<size_t>(slot_count(options))) {
     if (options.augment != nullptr) augment = *options.augment;
     for (size_t i = 0; i < slots.size(); ++i) {
       const auto grain = static_cast<size_t>(options.grain);
       slots[i].turn.store(static_cast<int64_t>(i), std::memory_order_relaxed);
-      slots[i].inputs =
-          inputs.get() + static_cast<int64_t>(i) * slot_floats(options, source.train->shape());
+      slots[i].inputs = inputs.floats().data() +
+                        static_cast<int64_t>(i) * slot_floats(options, source.train->shape());
       slots[i].labels = std::span(labels).subspan(i * grain, grain);
     }
     try {
       for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { run(); });
-    } catch (...) {
+    } catch (const std::system_error& problem) {
       stop();
-      throw;
+      fail("cannot start {} loader threads: {}", options.threads, problem.what());
     }
   }
 
@@ -198,7 +190,7 @@ struct TrainLoader::Ring {
   const Normaliser normaliser;
   std::optional<job::Augment> augment;
   const int64_t grains;  // per batch
-  AlignedFloats inputs;
+  AlignedBuffer inputs;
   std::vector<int32_t> labels;
   std::vector<Slot> slots;
 

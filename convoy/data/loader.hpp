@@ -27,7 +27,7 @@ struct LoaderOptions {
   uint64_t seed = 1;
   int64_t first_step = 0;  ///< training: where the stream is taken up
   int threads = 1;
-  int ahead = 2;  ///< batches prepared ahead of the one in use (at least one)
+  int ahead = 1;  ///< batches prepared ahead of the one in use (at least one)
   const job::Augment* augment = nullptr;  ///< copied; null: only normalise
   Seconds deadline{300};                  ///< longest wait of one get()
 };

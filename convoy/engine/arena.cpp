@@ -125,6 +125,21 @@ void to_plain(const Tensor& tensor, std::span<const float> arena, std::span<floa
   for_each_value(tensor, [&](int64_t p, int64_t s) { plain[static_cast<size_t>(p)] = stored[s]; });
 }
 
+void to_plain(const Tensor& tensor, std::span<const float> arena,
+              const std::function<void(std::span<const float>)>& take) {
+  constexpr size_t kPiece = 16 * 1024;
+  std::vector<float> piece;
+  piece.reserve(kPiece);
+  const float* stored = arena.data() + tensor.offset;
+  for_each_value(tensor, [&](int64_t /*plain: ascending*/, int64_t s) {
+    piece.push_back(stored[s]);
+    if (piece.size() < kPiece) return;
+    take(piece);
+    piece.clear();
+  });
+  if (!piece.empty()) take(piece);
+}
+
 void from_plain(const Tensor& tensor, std::span<const float> plain, std::span<float> arena) {
   check(static_cast<int64_t>(plain.size()) == tensor.plain_size(), "plain tensor has its size");
   float* stored = arena.data() + tensor.offset;

@@ -4,6 +4,7 @@
 // Weights, gradients and optimizer state are arrays of this shape.
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ class Arena {
 
 /// Converts between the arena's layout and the plain one.
 void to_plain(const Tensor& tensor, std::span<const float> arena, std::span<float> plain);
+/// The same in order, a piece at a time.
+void to_plain(const Tensor& tensor, std::span<const float> arena,
+              const std::function<void(std::span<const float>)>& take);
 void from_plain(const Tensor& tensor, std::span<const float> plain, std::span<float> arena);
 
 /// Fills the arena with the usual initial values: weights uniform with variance 2/fan_in (He et al.

@@ -1,24 +1,35 @@
 #include "convoy/engine/crew.hpp"
 
+#include <system_error>
 #include <utility>
 
+#include "convoy/base/error.hpp"
 #include "convoy/base/threads.hpp"
 
 namespace convoy::engine {
 
 Crew::Crew(int lanes, const std::vector<int>& cores) {
   threads_.reserve(static_cast<size_t>(lanes));
-  for (int lane = 0; lane < lanes; ++lane) {
-    const int core =
-        static_cast<size_t>(lane) < cores.size() ? cores[static_cast<size_t>(lane)] : -1;
-    threads_.emplace_back([this, lane, core] {
-      if (core >= 0) pin_this_thread(core);
-      work(lane);
-    });
+  try {
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int core =
+          static_cast<size_t>(lane) < cores.size() ? cores[static_cast<size_t>(lane)] : -1;
+      threads_.emplace_back([this, lane, core] {
+        if (core >= 0) pin_this_thread(core);
+        work(lane);
+      });
+    }
+  } catch (const std::system_error& error) {
+    stop();
+    fail("cannot start a thread for each of {} lanes: {}", lanes, error.what());
   }
 }
 
 Crew::~Crew() {
+  stop();
+}
+
+void Crew::stop() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;

@@ -29,6 +29,7 @@ class Crew {
 
  private:
   void work(int lane);
+  void stop();
 
   std::vector<std::thread> threads_;
   std::mutex mutex_;

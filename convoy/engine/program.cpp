@@ -8,6 +8,7 @@
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/engine/builder.hpp"
+#include "convoy/engine/dnnl_call.hpp"
 
 namespace convoy::engine {
 namespace {
@@ -50,6 +51,15 @@ Backward emit_node(Builder& b, const Node& node) {
         return {};
       },
       b.graph.layer(node.head).kind);
+}
+
+/// Runs a part of the compilation; oneDNN's errors do not say which layer they are about.
+void naming_layer(const Builder& b, const Node& node, const std::function<void()>& emit) {
+  try {
+    emit();
+  } catch (const dnnl::error& error) {
+    fail("layer '{}': oneDNN cannot compute it ({})", b.graph.layer(node.head).name, error.what());
+  }
 }
 
 }  // namespace
@@ -128,11 +138,13 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   declare_tensors(b, nodes);
 
   std::vector<Backward> backward;
-  for (const Node& node : nodes) backward.push_back(emit_node(b, node));
+  for (const Node& node : nodes) {
+    naming_layer(b, node, [&] { backward.push_back(emit_node(b, node)); });
+  }
   // The output is read after the run (Lane::output), so in evaluation it must outlive the loss.
   const BufferId output = b.value(graph.output()).buffer;
   b.start_backward();
-  for (auto it = backward.rbegin(); it != backward.rend(); ++it) (*it)();
+  for (size_t i = nodes.size(); i-- > 0;) naming_layer(b, nodes[i], backward[i]);
   if (output != kNone) {
     b.lifetimes[static_cast<size_t>(output)].last = static_cast<int>(b.instructions.size());
   }

@@ -22,6 +22,9 @@ constexpr Range above(double min) {
 constexpr Range between(double min, double max) {
   return {.min = min, .max = max};
 }
+constexpr Range above_up_to(double min, double max) {
+  return {.min = min, .max = max, .above_min = true};
+}
 constexpr Range up_to_below(double min, double max) {
   return {.min = min, .max = max, .below_max = true};
 }
@@ -42,8 +45,8 @@ std::vector<Section> make_sections() {
        .more = "A number in place of the map is the peak: `lr: 0.1` means `lr: {peak: 0.1}`.",
        .shorthand = "train.lr.peak", .also = {"learning_rate", "lr_schedule"}},
       {.key = "engine", .help = "How the work is laid out on this machine.",
-       .more = "None of these keys is needed: Convoy chooses by measurement and prints what it "
-               "chose. Whatever is set here it never touches."},
+       .more = "None of these keys is needed: Convoy chooses by the machine and the model, and prints "
+               "what it chose. Whatever is set here it never touches."},
       {.key = "sync", .help = "How the gradients of several workers become one update.",
        .more = "With one worker all modes are the same."},
   };
@@ -108,10 +111,11 @@ std::vector<Field> training() {
   return {
       {.key = "train.batch", .place = at<&Job::train, &Train::batch>,
        .help = "Samples of one update, over all lanes and workers together.",
-       .unit = "samples", .range = from(1), .also = {"batch_size", "batchsize"}},
+       .unit = "samples", .range = between(1, kLargestBatch),
+       .also = {"batch_size", "batchsize"}},
       {.key = "train.epochs", .place = at<&Job::train, &Train::epochs>,
        .help = "How many times the training set is passed; need not be whole.",
-       .unit = "epochs", .range = above(0), .also = {"num_epochs", "max_epochs"}},
+       .unit = "epochs", .range = above_up_to(0, 1e6), .also = {"num_epochs", "max_epochs"}},
       {.key = "train.max_steps", .place = at<&Job::train, &Train::max_steps>,
        .help = "Stop after so many updates if the epochs last longer.", .unit = "steps",
        .range = from(0), .zero = "off", .also = {"steps", "iterations", "max_iter"}},
@@ -122,7 +126,7 @@ std::vector<Field> training() {
        .also = {"max_seconds", "timeout"}},
       {.key = "train.seed", .place = at<&Job::train, &Train::seed>,
        .help = "Decides initial weights, order of samples, augmentation and dropout.",
-       .more = "The same seed gives the same weights, bit for bit, however many lanes run, on "
+       .more = "The same seed and grain give the same weights, bit for bit, however many lanes run, on "
                "machines of one instruction set."},
       {.key = "train.optimizer", .place = at<&Job::train, &Train::optimizer>,
        .help = "The update rule.", .choices = {"sgd", "adam", "lars"}},
@@ -213,7 +217,7 @@ std::vector<Field> machine() {
        .unit = "samples", .range = from(0), .zero = "auto",
        .also = {"grain_size", "micro_batch"}},
       {.key = "engine.lanes", .place = at<&Job::engine, &Engine::lanes>,
-       .help = "Grains that run at the same time.", .more = "auto: one lane per core.",
+       .help = "Grains that run at the same time.", .more = "auto: one lane per physical core.",
        .range = between(0, 4096), .zero = "auto", .also = {"num_threads", "cores", "cpus"}},
       {.key = "engine.threads_per_lane", .place = at<&Job::engine, &Engine::threads_per_lane>,
        .help = "Threads inside a lane.",
@@ -227,7 +231,7 @@ std::vector<Field> machine() {
        .help = "bsp: equal shares for all workers; balanced: shares by their speed.",
        .choices = {"bsp", "balanced"}},
       {.key = "sync.reproducible", .place = at<&Job::sync, &Sync::reproducible>,
-       .help = "The same weights, bit for bit, on any number of workers and lanes.",
+       .help = "The same weights, bit for bit, on any number of workers and lanes (with one grain).",
        .also = {"deterministic"}},
   };
 }

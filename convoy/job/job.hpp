@@ -49,6 +49,9 @@ struct LearningRate {
   bool operator==(const LearningRate&) const = default;
 };
 
+/// Enough for any use of batches, and small enough that no count of bytes overflows.
+inline constexpr int64_t kLargestBatch = int64_t{1} << 24;
+
 struct Train {
   int64_t batch = 128;
   double epochs = 10;

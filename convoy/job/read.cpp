@@ -291,8 +291,8 @@ void Reader::check_data() {
     complain("data.shape", "missing; synthetic data needs [channels, height, width]");
   }
   if (!are_fine({"data.mean", "data.std", "data.shape"})) return;
-  if (data.mean.size() != data.std.size()) {
-    complain("data.std", fmt::format("{} values, but data.mean has {}; give both for each channel",
+  if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
+    complain("data.std", fmt::format("{} values, but data.mean has {}; both have one per channel",
                                      data.std.size(), data.mean.size()));
   } else if (synthetic && !data.shape.empty() && !data.mean.empty() &&
              static_cast<int64_t>(data.mean.size()) != data.shape[0]) {
@@ -314,6 +314,9 @@ void Reader::check_training() {
                                                   lr.milestones[i], lr.milestones[i - 1]));
       break;
     }
+  }
+  if (are_fine({"train.lr.peak", "train.lr.final"}) && lr.final > lr.peak) {
+    complain("train.lr.final", fmt::format("{} is more than train.lr.peak, {}", lr.final, lr.peak));
   }
   if (train.nesterov && are_fine({"train.optimizer", "train.momentum", "train.nesterov"})) {
     if (train.optimizer != "sgd") {

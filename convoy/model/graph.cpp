@@ -232,6 +232,16 @@ Flops Graph::forward_flops() const {
   return total;
 }
 
+Flops Graph::training_flops() const {
+  Flops total{3 * forward_flops().value};
+  for (LayerId id = 1; id < static_cast<LayerId>(layers_.size()); ++id) {
+    const auto& inputs = layer(id).inputs;
+    const bool first = std::find(inputs.begin(), inputs.end(), 0) != inputs.end();
+    if (first) total.value -= forward_flops(id).value;
+  }
+  return total;
+}
+
 Flops Graph::forward_flops(LayerId id) const {
   const Layer& at = layer(id);
   if (!std::holds_alternative<Conv>(at.kind) && !std::holds_alternative<Linear>(at.kind)) {

@@ -200,6 +200,9 @@ class Graph {
   int64_t parameter_count() const;
   /// Multiplications and additions of convolutions and linear layers for one sample, forward.
   Flops forward_flops() const;
+  /// Forward and backward of one sample: three times the forward pass, less the gradients of the
+  /// network's input, which nobody computes.
+  Flops training_flops() const;
   /// Those of one layer.
   Flops forward_flops(LayerId id) const;
 

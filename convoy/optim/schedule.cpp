@@ -86,6 +86,15 @@ double learning_rate(const job::LearningRate& options, const ScheduleContext& co
   refuse_schedule(kind);
 }
 
+ScheduleContext schedule_context(const job::Train& train, int64_t samples) {
+  ScheduleContext context;
+  context.batch = train.batch;
+  context.steps_per_epoch = static_cast<double>(samples) / static_cast<double>(train.batch);
+  context.total_steps =
+      std::max(1.0, std::ceil(train.epochs * context.steps_per_epoch - kRounding));
+  return context;
+}
+
 void check(const job::LearningRate& options, const ScheduleContext& context) {
   const std::string& kind = options.schedule;
   if (std::find(names().begin(), names().end(), kind) == names().end()) refuse_schedule(kind);

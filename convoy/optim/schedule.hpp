@@ -27,6 +27,9 @@ struct ScheduleContext {
 double learning_rate(const job::LearningRate& options, const ScheduleContext& context,
                      int64_t step);
 
+/// The context of a training on `samples` samples.
+ScheduleContext schedule_context(const job::Train& train, int64_t samples);
+
 /// Throws InputError for a schedule that cannot work (warm-up longer than training, …).
 void check(const job::LearningRate& options, const ScheduleContext& context);
 

@@ -1,6 +1,9 @@
 #include "convoy/plan/plan.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <utility>
 
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
@@ -22,8 +25,6 @@ constexpr int64_t kLargestAutoGrain = 32;
 constexpr int64_t kAmpleActivations = int64_t{512} << 20;
 constexpr int64_t kActivationsPerWeight = 4;
 constexpr int64_t kSmallestLeanGrain = 8;
-/// Batches prepared ahead of the one in use.
-constexpr int kBatchesAhead = 1;
 
 int64_t auto_grain(int64_t batch, int lanes) {
   const int64_t most = std::clamp<int64_t>(batch / lanes, 1, kLargestAutoGrain);
@@ -48,84 +49,91 @@ class Planner {
   }
 
   Planned run() {
-    const int threads = static_cast<int>(job_.engine.threads_per_lane);
     const bool lanes_pinned = job_.engine.lanes > 0;
-    int lanes =
-        lanes_pinned ? static_cast<int>(job_.engine.lanes) : std::max(1, cores_.size() / threads);
-    lanes = static_cast<int>(std::min<int64_t>(lanes, job_.train.batch));
+    const int lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
     const bool grain_pinned = job_.engine.grain > 0;
-    const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
 
-    Planned best = attempt(first, lanes);
-    if (!grain_pinned) best = leaner(std::move(best), lanes);
-    if (fits(best.plan)) return finish(std::move(best), "");
-    const Planned wanted = std::move(best);
+    const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
+    Plan wanted = attempt(first, lanes);
+    if (!grain_pinned) wanted = leaner(std::move(wanted), lanes);
+    if (fits(wanted)) return finish(std::move(wanted), "");
     for (int fewer = lanes; fewer >= 1; --fewer) {
       for (const int64_t grain : divisors(job_.train.batch)) {
-        if (grain > wanted.plan.grain || (grain_pinned && grain != first)) continue;
-        Planned next = attempt(grain, fewer);
-        if (!fits(next.plan)) continue;
+        if (grain > wanted.grain || (grain_pinned && grain != first)) continue;
+        Plan next = attempt(grain, fewer);
+        if (!fits(next)) continue;
         return finish(std::move(next),
                       fmt::format("memory: grain {} on {} would take {}, {} may be used",
-                                  wanted.plan.grain, plural(wanted.plan.lanes, "lane"),
-                                  to_string(wanted.plan.allocated()), to_string(limit_)));
+                                  wanted.grain, plural(wanted.lanes, "lane"),
+                                  to_string(wanted.allocated()), to_string(limit_)));
       }
       if (lanes_pinned) break;
     }
-    refuse_with_advice(wanted.plan);
+    refuse_with_advice(wanted);
   }
 
  private:
-  bool fits(const Plan& plan) const { return plan.allocated() <= limit_; }
+  /// Compiling has grown the process, too: kernels are generated at run time.
+  bool fits(const Plan& plan) const {
+    const Bytes grown{std::max<int64_t>(0, (resident_memory() - before_).value)};
+    return plan.allocated() + grown <= limit_;
+  }
+
+  int64_t wanted_lanes() const {
+    if (job_.engine.lanes > 0) return job_.engine.lanes;
+    return std::max<int64_t>(1, cores_.physical / job_.engine.threads_per_lane);
+  }
 
   /// The same plan with a smaller grain, if that saves much memory for nothing.
-  Planned leaner(Planned p, int lanes) const {
+  Plan leaner(Plan plan, int lanes) {
     for (const int64_t grain : divisors(job_.train.batch)) {
-      if (grain >= p.plan.grain) continue;
-      const int64_t lane = p.plan.memory.activations.value / p.plan.lanes;
+      if (grain >= plan.grain) continue;
+      const int64_t lane = plan.memory.activations.value / plan.lanes;
       const bool ample =
-          lane > kAmpleActivations && lane > kActivationsPerWeight * p.plan.memory.weights.value;
+          lane > kAmpleActivations && lane > kActivationsPerWeight * plan.memory.weights.value;
       if (!ample || grain < kSmallestLeanGrain) break;
-      p = attempt(grain, lanes);
+      plan = attempt(grain, lanes);
     }
-    return p;
+    return plan;
   }
 
-  Planned attempt(int64_t grain, int lanes) const {
-    return attempt(grain, lanes, job_.train.batch);
+  /// The program for a grain; compiled once.
+  std::unique_ptr<engine::Program>& program(int64_t grain) {
+    auto& compiled = programs_[grain];
+    if (!compiled) {
+      engine::CompileOptions options;
+      options.grain = grain;
+      options.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
+      compiled = std::make_unique<engine::Program>(graph_, options);
+    }
+    return compiled;
   }
 
-  Planned attempt(int64_t grain, int lanes, int64_t batch) const {
-    Planned p;
-    engine::CompileOptions options;
-    options.grain = grain;
-    options.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
-    p.program = std::make_unique<engine::Program>(graph_, options);
-    p.plan.model = graph_.name();
-    p.plan.batch = batch;
-    p.plan.grain = grain;
-    p.plan.lanes = static_cast<int>(std::min<int64_t>(lanes, batch / grain));
-    p.plan.threads_per_lane = options.threads_per_lane;
-    p.plan.recompute_norm = options.recompute_norm;
-    p.plan.isa = engine::select_kernels().isa;
-    p.plan.before = before_;
-    p.plan.limit = limit_;
-    p.plan.memory = sync::Stepper::memory(*p.program, optimizer_, p.plan.stepper(job_.train));
+  Plan attempt(int64_t grain, int lanes) { return attempt(grain, lanes, job_.train.batch); }
+
+  Plan attempt(int64_t grain, int lanes, int64_t batch) {
+    Plan plan;
+    plan.model = graph_.name();
+    plan.batch = batch;
+    plan.grain = grain;
+    plan.lanes = static_cast<int>(std::min<int64_t>(lanes, batch / grain));
+    plan.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
+    plan.isa = engine::select_kernels().isa;
+    plan.before = before_;
+    plan.limit = limit_;
+    plan.memory = sync::Stepper::memory(*program(grain), optimizer_, plan.stepper(job_.train));
     data::LoaderOptions loader;
     loader.batch = batch;
     loader.grain = grain;
-    loader.ahead = kBatchesAhead;
-    p.plan.loader = data::TrainLoader::memory(loader, graph_.input_shape());
-    return p;
+    plan.loader = data::TrainLoader::memory(loader, graph_.input_shape());
+    return plan;
   }
 
   std::string lanes_reason(const Plan& plan) const {
-    const int64_t wanted = job_.engine.lanes > 0
-                               ? job_.engine.lanes
-                               : std::max(1, cores_.size() / plan.threads_per_lane);
+    const int64_t wanted = wanted_lanes();
     std::string why = job_.engine.lanes > 0
                           ? fmt::format("{} pinned by the job", wanted)
-                          : fmt::format("{}, {} per lane", plural(cores_.size(), "usable core"),
+                          : fmt::format("{}, {} per lane", plural(cores_.physical, "usable core"),
                                         plural(plan.threads_per_lane, "thread"));
     if (plan.lanes < wanted) {
       why += plan.lanes == plan.batch / plan.grain
@@ -150,9 +158,7 @@ class Planner {
   }
 
   /// `shortage` says what did not fit; empty if the first choice did.
-  Planned finish(Planned p, const std::string& shortage) const {
-    Plan& plan = p.plan;
-    // Compiling has grown the process: kernels are generated at run time.
+  Planned finish(Plan plan, const std::string& shortage) {
     plan.before = resident_memory();
     plan.reasons = {lanes_reason(plan), grain_reason(plan, !shortage.empty())};
     if (!shortage.empty()) plan.reasons.push_back(shortage);
@@ -160,14 +166,15 @@ class Planner {
         plan.threads_per_lane == 1) {
       plan.cores.assign(cores_.cores.begin(), cores_.cores.begin() + plan.lanes);
     }
-    return p;
+    std::unique_ptr<engine::Program> chosen = std::move(program(plan.grain));
+    return {std::move(plan), std::move(chosen)};
   }
 
   /// What to write into the job to make it fit.
-  std::string advice(const Plan& wanted) const {
+  std::string advice(const Plan& wanted) {
     for (int64_t batch = wanted.batch; batch >= 1; batch /= 2) {
       for (const int64_t grain : divisors(batch)) {
-        if (grain > kLargestAutoGrain || !fits(attempt(grain, 1, batch).plan)) continue;
+        if (grain > kLargestAutoGrain || !fits(attempt(grain, 1, batch))) continue;
         return batch == wanted.batch
                    ? fmt::format("engine.grain: {} with engine.lanes: 1 would fit", grain)
                    : fmt::format(
@@ -185,10 +192,10 @@ class Planner {
     // What is resident before planning differs a little from run to run.
     constexpr int64_t kMib = int64_t{1} << 20;
     return fmt::format("; engine.memory: {}MiB would do for all of it",
-                       (wanted.peak().value + 3 * kMib) / kMib);
+                       ((resident_memory() + wanted.allocated()).value + 3 * kMib) / kMib);
   }
 
-  [[noreturn]] void refuse_with_advice(const Plan& wanted) const {
+  [[noreturn]] void refuse_with_advice(const Plan& wanted) {
     const std::string allowed =
         limited_by_job_ ? fmt::format(
                               "engine.memory is {}, of which the program and the data take "
@@ -212,15 +219,19 @@ class Planner {
   Bytes before_;
   Bytes limit_;
   bool limited_by_job_ = false;
+  std::map<int64_t, std::unique_ptr<engine::Program>> programs_;  ///< by grain
 };
 
 }  // namespace
 
 std::vector<int64_t> divisors(int64_t batch) {
   std::vector<int64_t> all;
-  for (int64_t d = batch; d >= 1; --d) {
-    if (batch % d == 0) all.push_back(d);
+  for (int64_t d = 1; d * d <= batch; ++d) {
+    if (batch % d != 0) continue;
+    all.push_back(d);
+    if (d * d != batch) all.push_back(batch / d);
   }
+  std::sort(all.begin(), all.end(), std::greater<>());
   return all;
 }
 
@@ -270,7 +281,6 @@ std::string to_yaml(const Plan& plan) {
   out << YAML::Key << "threads_per_lane" << YAML::Value << plan.threads_per_lane;
   out << YAML::Key << "cores" << YAML::Value << YAML::Flow << plan.cores;
   out << YAML::Key << "isa" << YAML::Value << plan.isa;
-  out << YAML::Key << "recompute_norm" << YAML::Value << plan.recompute_norm;
   out << YAML::Key << "memory_bytes" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "before" << YAML::Value << plan.before.value;
   out << YAML::Key << "weights" << YAML::Value << plan.memory.weights.value;

@@ -23,7 +23,6 @@ struct Plan {
   int64_t grain = 0;
   int lanes = 1;
   int threads_per_lane = 1;
-  bool recompute_norm = true;
   std::string isa;  ///< of our own kernels
 
   sync::Stepper::Memory memory;      ///< what training will allocate
@@ -47,10 +46,10 @@ struct Planned {
   std::unique_ptr<engine::Program> program;
 };
 
-/// Decides lanes (one per usable core), grain (the largest divisor of the batch that keeps every
-/// lane busy, at most 32; less where activations are so large that a smaller one is as fast) and
-/// what is recomputed, within the memory limit: smaller grains are tried first, then fewer lanes. Throws InputError if what is pinned does not fit, naming the largest
-/// grain or batch that would.
+/// Decides lanes (one per physical core) and grain (the largest divisor of the batch that keeps
+/// every lane busy, at most 32; less where activations are so large that a smaller one is as fast)
+/// within the memory limit: smaller grains are tried first, then fewer lanes. Throws InputError if
+/// what is pinned does not fit, naming the largest grain or batch that would.
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
                   const CoreMap& cores);
 

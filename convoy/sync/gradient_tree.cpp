@@ -48,6 +48,10 @@ Need needed(int64_t first, int64_t last) {
   return need;
 }
 
+int root_level(int64_t grains) {
+  return static_cast<int>(std::bit_width(static_cast<uint64_t>(grains - 1)));
+}
+
 }  // namespace
 
 RangeSum::RangeSum(int64_t first, int64_t last, int64_t size, int64_t largest)
@@ -106,9 +110,11 @@ void RangeSum::grain_complete() {
 }
 
 TreeTotal::TreeTotal(std::vector<HeldSum> held, int64_t grains)
-    : held_(std::move(held)),
-      grains_(grains),
-      root_{static_cast<int>(std::bit_width(static_cast<uint64_t>(grains - 1))), 0} {}
+    : held_(std::move(held)), grains_(grains), root_{root_level(grains), 0} {}
+
+int64_t TreeTotal::workspace_size(int64_t grains, int64_t length) {
+  return (root_level(grains) + 1) * length;
+}
 
 const float* TreeTotal::sum(int64_t begin, int64_t end, std::span<float> workspace) const {
   return sum_node(root_, begin, end, workspace.data());

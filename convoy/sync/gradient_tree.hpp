@@ -73,9 +73,9 @@ class TreeTotal {
   TreeTotal(std::vector<HeldSum> held, int64_t grains);
 
   /// The total over floats [begin, end): a pointer to its first value, in `workspace` (at least
-  /// workspace_size(end − begin) floats) or in a held sum.
+  /// workspace_size(grains, end − begin) floats) or in a held sum.
   const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const;
-  int64_t workspace_size(int64_t length) const { return (root_.level + 1) * length; }
+  static int64_t workspace_size(int64_t grains, int64_t length);
 
  private:
   const float* sum_node(TreeNode node, int64_t begin, int64_t end, float* workspace) const;

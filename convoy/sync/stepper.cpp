@@ -85,6 +85,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
     state->lane = program_.make_lane(shared);
     state->sum =
         std::make_unique<RangeSum>(range.begin, range.end, arena.size(), program_.largest_layer());
+    state->workspace = AlignedBuffer::of_floats(TreeTotal::workspace_size(grains_, kChunk));
     lane_states_[static_cast<size_t>(lane)] = std::move(state);
   });
 }
@@ -101,6 +102,7 @@ Stepper::Memory Stepper::memory(const engine::Program& program, const optim::Opt
   for (int lane = 0; lane < options.lanes; ++lane) {
     const Range range = grains_of(lane, options.lanes, grains);
     m.gradients += RangeSum::memory(range.begin, range.end, arena, program.largest_layer());
+    m.gradients += Bytes{4 * TreeTotal::workspace_size(grains, kChunk)};
   }
   m.activations = options.lanes * program.lane_memory();
   m.inputs = {options.lanes * 4 * program.grain() * program.graph().input_shape().size()};
@@ -213,17 +215,21 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
   optim::StepContext shared_context;
   const engine::Weights shared{weights_.floats().data(), transposed_.floats().data()};
 
-  // Between the barriers nothing throws, so no lane waits for one that has left; a lane whose
-  // grains failed still takes part and reports its error at the end.
-  std::vector<std::exception_ptr> errors(static_cast<size_t>(lanes()));
+  // A lane that leaves early would keep the others waiting at the barrier for ever, so whatever
+  // goes wrong is kept, everybody passes every barrier, and the errors are thrown at the end.
+  std::vector<std::exception_ptr> errors(static_cast<size_t>(lanes()) + 1);
   bool failed = false;
+  const auto guarded = [&errors](size_t owner, const auto& work) noexcept {
+    try {
+      work();
+    } catch (...) {
+      if (!errors[owner]) errors[owner] = std::current_exception();
+    }
+  };
   int stage = 0;
-  const auto between = [&]() noexcept {
+  const auto add_up = [&] {
     ++stage;
     if (stage == 1) {
-      failed =
-          std::any_of(errors.begin(), errors.end(), [](const auto& e) { return e != nullptr; });
-      if (failed) return;
       int64_t correct = 0;
       for (const engine::GrainResult& r : results_) {
         result.loss += r.loss;
@@ -246,31 +252,35 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
       result.finite = std::isfinite(result.gradient_norm);
     }
   };
+  const auto any_error = [&] {
+    return std::any_of(errors.begin(), errors.end(), [](const auto& e) { return e != nullptr; });
+  };
+  const auto between = [&]() noexcept {
+    failed = any_error();
+    if (failed) return;
+    guarded(errors.size() - 1, add_up);
+    failed = any_error();
+  };
   std::barrier barrier(lanes(), between);
 
   crew_.run([&](int lane) {
-    try {
-      run_grains(lane, step, source);
-    } catch (...) {
-      errors[static_cast<size_t>(lane)] = std::current_exception();
-    }
+    const auto own = static_cast<size_t>(lane);
+    guarded(own, [&] { run_grains(lane, step, source); });
     barrier.arrive_and_wait();
-    if (errors[static_cast<size_t>(lane)])
-      std::rethrow_exception(errors[static_cast<size_t>(lane)]);
     if (failed || !result.finite) return;
-    LaneState& state = *lane_states_[static_cast<size_t>(lane)];
-    if (state.workspace.empty()) {
-      state.workspace = AlignedBuffer::of_floats(total_->workspace_size(kChunk));
-    }
     if (measure_norms_) {
-      sum_and_measure(lane);
+      guarded(own, [&] { sum_and_measure(lane); });
       barrier.arrive_and_wait();
-      if (!result.finite) return;
+      if (failed || !result.finite) return;
     }
-    update_strip(lane, shared_context);
+    guarded(own, [&] { update_strip(lane, shared_context); });
     barrier.arrive_and_wait();
-    program_.refresh_transposed(shared, lane, lanes());
+    if (failed) return;
+    guarded(own, [&] { program_.refresh_transposed(shared, lane, lanes()); });
   });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
   return result;
 }
 

@@ -42,7 +42,7 @@ struct StepperOptions {
 struct StepResult {
   double loss = 0;           ///< mean over the batch
   double accuracy = 0;       ///< on the batch
-  double gradient_norm = 0;  ///< only measured when clipping
+  double gradient_norm = 0;  ///< only measured for clipping and LARS
   /// False: the loss, or the gradient's norm where it is measured (clipping, LARS), was NaN or
   /// infinite, and nothing was updated.
   bool finite = true;

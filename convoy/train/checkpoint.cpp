@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/text.hpp"
+#include "convoy/base/version.hpp"
 
 namespace convoy::train {
 namespace {
@@ -41,7 +42,7 @@ void visit_fields(Self& at, const Visit& visit) {
 }
 
 Metadata to_metadata(const Progression& at) {
-  Metadata metadata{{kVersion, CONVOY_VERSION}};
+  Metadata metadata{{kVersion, version()}};
   // {} prints a double with as many digits as it takes to read back the same one.
   visit_fields(
       at, [&](const char* key, const auto& value) { metadata[key] = fmt::format("{}", value); });
@@ -156,23 +157,22 @@ bool is_counter(const std::string& name) {
   return name.ends_with(".num_batches_tracked");
 }
 
-void append_tensors(std::vector<Tensor>& all, const std::vector<NamedTensor>& tensors) {
-  for (const NamedTensor& tensor : tensors)
-    all.push_back({tensor.name, tensor.shape, tensor.values});
-}
-
 }  // namespace
 
-void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint) {
-  std::vector<Tensor> all;
-  append_tensors(all, checkpoint.weights);
-  append_tensors(all, checkpoint.buffers);
-  for (const auto& [state, tensors] : checkpoint.states) {
-    for (const NamedTensor& tensor : tensors) {
+void save_checkpoint(const std::filesystem::path& path, const Progression& at,
+                     const CheckpointTensors& tensors) {
+  std::vector<Tensor> all = tensors.weights;
+  all.insert(all.end(), tensors.buffers.begin(), tensors.buffers.end());
+  for (const auto& [state, of_state] : tensors.states) {
+    for (const Tensor& tensor : of_state) {
       all.push_back({state_name(state, tensor.name), tensor.shape, tensor.values});
     }
   }
-  write_safetensors(path, all, to_metadata(checkpoint.at));
+  write_safetensors(path, all, to_metadata(at));
+}
+
+double saved_metric(const std::filesystem::path& path) {
+  return from_metadata(read_safetensors(path).metadata, path.string()).best_metric;
 }
 
 Checkpoint load_checkpoint(const std::filesystem::path& path, const Expected& expected) {

@@ -52,8 +52,19 @@ struct Expected {
   std::vector<std::string> states;  ///< names of the optimizer's state arrays
 };
 
-/// Writes `checkpoint` to `path`, atomically.
-void save_checkpoint(const std::filesystem::path& path, const Checkpoint& checkpoint);
+/// The tensors of a checkpoint to be written; see Checkpoint.
+struct CheckpointTensors {
+  std::vector<Tensor> weights;
+  std::vector<Tensor> buffers;
+  std::map<std::string, std::vector<Tensor>> states;
+};
+
+/// Writes a checkpoint to `path`, atomically.
+void save_checkpoint(const std::filesystem::path& path, const Progression& at,
+                     const CheckpointTensors& tensors);
+
+/// The best metric that the checkpoint at `path` was saved with.
+double saved_metric(const std::filesystem::path& path);
 
 /// Reads a checkpoint to go on training from. Throws InputError listing what is missing, what is
 /// unexpected and whose shape differs (at most ten of them), or if the file holds weights only.

@@ -21,20 +21,21 @@ double unix_seconds() {
          static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(since).count());
 }
 
-/// Length of the file up to and including its last newline.
+/// Length of the file up to and including its last newline; −1 if it cannot be read.
 off_t whole_lines(int fd) {
   std::array<char, 4096> buffer{};
   off_t end = ::lseek(fd, 0, SEEK_END);
   while (end > 0) {
     const off_t begin = std::max<off_t>(0, end - static_cast<off_t>(buffer.size()));
     const ssize_t got = ::pread(fd, buffer.data(), static_cast<size_t>(end - begin), begin);
-    if (got <= 0) return 0;
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return -1;
     const std::string_view text(buffer.data(), static_cast<size_t>(got));
     const size_t newline = text.rfind('\n');
     if (newline != std::string_view::npos) return begin + static_cast<off_t>(newline) + 1;
     end = begin;
   }
-  return 0;
+  return end;
 }
 
 }  // namespace
@@ -42,10 +43,11 @@ off_t whole_lines(int fd) {
 EventLog::EventLog(const std::filesystem::path& path)
     : path_(path), fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (fd_ < 0) fail("cannot open {}: {}", path_.string(), std::strerror(errno));
-  if (::ftruncate(fd_, whole_lines(fd_)) != 0) {
+  const off_t length = whole_lines(fd_);
+  if (length < 0 || ::ftruncate(fd_, length) != 0) {
     const int error = errno;
     ::close(fd_);
-    fail("cannot write {}: {}", path_.string(), std::strerror(error));
+    fail("cannot {} {}: {}", length < 0 ? "read" : "write", path_.string(), std::strerror(error));
   }
 }
 

@@ -3,6 +3,7 @@
 #include "convoy/base/error.hpp"
 #include "convoy/data/loader.hpp"
 #include "convoy/model/yaml.hpp"
+#include "convoy/optim/schedule.hpp"
 #include "convoy/train/trainer.hpp"
 
 namespace convoy::train {
@@ -31,6 +32,7 @@ Prepared prepare_job(job::Job job) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
   }
   data::Source source = data::open(job.data);
+  optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
   model::Graph graph = build_graph(job, source);
   auto optimizer = optim::make_optimizer(job.train);
   plan::Planned planned = plan::make_plan(job, graph, *optimizer, usable_cores());

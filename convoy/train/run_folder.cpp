@@ -25,11 +25,22 @@ bool holds_run(const fs::path& folder) {
   return fs::exists(folder / "job.yaml");
 }
 
+/// True for what a run that failed before its first step leaves behind, too.
 bool holds_nothing(const fs::path& folder) {
   const fs::directory_iterator files(folder);
   return std::all_of(begin(files), end(files), [](const fs::directory_entry& file) {
-    return file.path().filename() == kLock;
+    const fs::path name = file.path().filename();
+    const bool made_at_start = name == "checkpoints" || name == "events.jsonl";
+    return name == kLock || (made_at_start && fs::is_empty(file.path()));
   });
+}
+
+/// What a process that was killed while it wrote left half-written.
+void remove_temporaries(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& file : fs::directory_iterator(folder)) {
+    if (is_temporary(file.path())) fs::remove(file.path(), ignored);
+  }
 }
 
 void refuse_unless_free(const fs::path& folder) {
@@ -90,6 +101,9 @@ RunFolder RunFolder::resume(const fs::path& folder) {
   }
   RunFolder run(folder);
   fs::create_directories(folder / "checkpoints");
+  // The lock is ours: nobody is writing them.
+  remove_temporaries(folder);
+  remove_temporaries(folder / "checkpoints");
   return run;
 }
 

@@ -296,6 +296,10 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
   return Reader(path).read();
 }
 
+Tensor view(const NamedTensor& tensor) {
+  return {tensor.name, tensor.shape, [&tensor](const TakeValues& take) { take(tensor.values); }};
+}
+
 void write_safetensors(const std::filesystem::path& path, std::span<const Tensor> tensors,
                        const Metadata& metadata) {
   Json header = Json::object();
@@ -303,10 +307,8 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   for (const Tensor& tensor : tensors) {
     int64_t size = 1;
     for (const int64_t extent : tensor.shape) size *= extent;
-    check(size == static_cast<int64_t>(tensor.values.size()),
-          "a tensor has as many values as its shape");
     check(tensor.name != kMetadata && !header.contains(tensor.name), "tensors' names are unique");
-    const uint64_t end = offset + tensor.values.size_bytes();
+    const uint64_t end = offset + static_cast<uint64_t>(size) * sizeof(float);
     header[tensor.name] = {
         {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
     offset = end;
@@ -316,7 +318,14 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
 
   Hasher hasher;
   hasher.add(bytes_of(header.dump()));
-  for (const Tensor& tensor : tensors) hasher.add(bytes_of(tensor.values));
+  uint64_t written = 0;
+  for (const Tensor& tensor : tensors) {
+    tensor.values([&](std::span<const float> values) {
+      hasher.add(bytes_of(values));
+      written += values.size_bytes();
+    });
+  }
+  check(written == offset, "tensors have as many values as their shapes");
   header[kMetadata][kChecksumKey] = hasher.digest();
 
   std::string text = header.dump();
@@ -325,7 +334,9 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   write_atomically(path, [&](const Append& append) {
     append({reinterpret_cast<const uint8_t*>(&length), sizeof length});
     append(bytes_of(text));
-    for (const Tensor& tensor : tensors) append(bytes_of(tensor.values));
+    for (const Tensor& tensor : tensors) {
+      tensor.values([&](std::span<const float> values) { append(bytes_of(values)); });
+    }
   });
 }
 

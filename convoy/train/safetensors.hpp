@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -14,11 +15,15 @@
 
 namespace convoy::train {
 
-/// A tensor to be written; the values belong to the caller.
+using TakeValues = std::function<void(std::span<const float> values)>;
+
+/// A tensor to be written.
 struct Tensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::span<const float> values;
+  /// Hands all its values over, in order, in pieces of any size. Called twice (for the checksum and
+  /// for writing), so that no tensor has to lie in memory as it is written.
+  std::function<void(const TakeValues& take)> values;
 };
 
 /// A tensor with its values, in plain (row-major) layout.
@@ -28,6 +33,9 @@ struct NamedTensor {
   std::vector<float> values;
   bool operator==(const NamedTensor&) const = default;
 };
+
+/// `tensor`, to be written as it lies; it must outlive the result.
+Tensor view(const NamedTensor& tensor);
 
 using Metadata = std::map<std::string, std::string>;
 

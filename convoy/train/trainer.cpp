@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
@@ -37,7 +38,8 @@ int64_t times_due(double every_epochs, int64_t position, int64_t samples) {
   if (every_epochs <= 0) return 0;
   // The small slack keeps a boundary that falls on a step's end from slipping to the next step.
   const double epochs = static_cast<double>(position) / static_cast<double>(samples);
-  return static_cast<int64_t>(std::floor(epochs / every_epochs + 1e-9));
+  constexpr double kMost = 1e15;
+  return static_cast<int64_t>(std::min(kMost, std::floor(epochs / every_epochs + 1e-9)));
 }
 
 uint64_t graph_hash(const model::Graph& graph) {
@@ -45,14 +47,15 @@ uint64_t graph_hash(const model::Graph& graph) {
   return checksum({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
-std::vector<NamedTensor> plain_tensors(const engine::Arena& arena, std::span<const float> values,
-                                       bool parameters) {
-  std::vector<NamedTensor> tensors;
+/// The parameters in `values` or, without `parameters`, the running statistics.
+std::vector<Tensor> plain_tensors(const engine::Arena& arena, std::span<const float> values,
+                                  bool parameters) {
+  std::vector<Tensor> tensors;
   for (const engine::Tensor& t : arena.tensors()) {
     if ((t.kind == engine::Kind::parameter) != parameters) continue;
-    NamedTensor plain{t.name, t.shape, std::vector<float>(static_cast<size_t>(t.plain_size()))};
-    engine::to_plain(t, values, plain.values);
-    tensors.push_back(std::move(plain));
+    tensors.push_back({t.name, t.shape, [&t, values](const TakeValues& take) {
+                         engine::to_plain(t, values, take);
+                       }});
   }
   return tensors;
 }
@@ -75,11 +78,8 @@ class Training {
         events_(folder.events()),
         progress_(options.out, progress_mode(options.out, options.json)) {
     const job::Train& t = p_.job.train;
-    context_.batch = t.batch;
-    context_.steps_per_epoch = static_cast<double>(samples_) / static_cast<double>(t.batch);
-    total_steps_ = static_cast<int64_t>(std::ceil(t.epochs * context_.steps_per_epoch - 1e-9));
-    context_.total_steps = static_cast<double>(std::max<int64_t>(1, total_steps_));
-    optim::check(t.lr, context_);
+    context_ = optim::schedule_context(t, samples_);
+    total_steps_ = static_cast<int64_t>(context_.total_steps);
     at_.seed = t.seed;
     at_.batch = t.batch;
     at_.grain = plan_.grain;
@@ -89,7 +89,8 @@ class Training {
   }
 
   Summary run() {
-    if (options_.resume) {
+    // A run that ended before its first checkpoint starts again: the same training, bit for bit.
+    if (options_.resume && std::filesystem::exists(folder_.last_checkpoint())) {
       resume();
     } else {
       engine::initialise(program_.arena(), p_.job.train.seed, stepper_.weights());
@@ -121,6 +122,10 @@ class Training {
     }
     at_ = saved.at;
     elapsed_before_ = saved.at.elapsed;
+    best_saved_ = at_.best_metric;
+    if (std::filesystem::exists(folder_.best_checkpoint())) {
+      best_saved_ = std::max(best_saved_, saved_metric(folder_.best_checkpoint()));
+    }
   }
 
   /// Going on with another stream, model or grain would not be the same training.
@@ -192,7 +197,6 @@ class Training {
     loading.seed = p_.job.train.seed;
     loading.first_step = at_.step;
     loading.threads = static_cast<int>(p_.job.data.threads);
-    loading.ahead = 1;
     loading.augment = &p_.job.data.augment;
     data::TrainLoader loader(p_.source, loading);
     LoaderSource source(loader);
@@ -202,7 +206,9 @@ class Training {
       const Seconds before = now();
       const sync::StepResult result = stepper_.step(at_.step, rate, source);
       training_time_ += now() - before;
-      if (!result.finite) stop_diverged("the loss is");
+      if (!result.finite) {
+        stop_diverged(std::isfinite(result.loss) ? "the gradient's norm is" : "the loss is");
+      }
       const int64_t position = at_.position;
       ++at_.step;
       at_.position += plan_.batch;
@@ -216,7 +222,13 @@ class Training {
   /// `what` is no longer a finite number.
   [[noreturn]] void stop_diverged(const char* what) {
     progress_.finish();
-    events_.write("diverged", {{"step", at_.step}, {"what", what}});
+    const nlohmann::json event{{"step", at_.step}, {"what", what}};
+    events_.write("diverged", event);
+    if (options_.json) {
+      nlohmann::json line = event;
+      line["event"] = "diverged";
+      progress_.json_line(line.dump());
+    }
     const auto last = folder_.last_checkpoint();
     fail(
         "step {}: {} not finite (NaN or infinite); training has diverged and stops. {}. A lower "
@@ -273,6 +285,7 @@ class Training {
 
   void evaluate_now() {
     const sync::EvalResult result = evaluate(stepper_, p_.source, *p_.source.test, plan_.grain);
+    if (!std::isfinite(result.loss)) stop_diverged("the test loss is");
     evaluated_step_ = at_.step;
     summary_.last = result;
     standing_.accuracy = result.accuracy;
@@ -306,15 +319,19 @@ class Training {
                                     epoch, 100 * result.accuracy, result.loss,
                                     best ? "  best so far" : ""));
     }
-    if (best) save(folder_.best_checkpoint(), "best");
+    // The last evaluation of an earlier sitting may have found a better state than the run had
+    // counted when it was saved.
+    if (best && result.accuracy > best_saved_) {
+      save(folder_.best_checkpoint(), "best");
+      best_saved_ = result.accuracy;
+    }
   }
 
   void save(const std::filesystem::path& path, const char* which) {
     // A step whose loss was finite can still have ruined the weights.
     if (!all_finite(stepper_.weights())) stop_diverged("some weights are");
-    Checkpoint c;
+    CheckpointTensors c;
     at_.elapsed = elapsed();
-    c.at = at_;
     c.weights = plain_tensors(program_.arena(), stepper_.weights(), true);
     c.buffers = plain_tensors(program_.arena(), stepper_.weights(), false);
     const auto states = stepper_.states();
@@ -322,7 +339,7 @@ class Training {
     for (size_t i = 0; i < names.size(); ++i) {
       c.states[names[i]] = plain_tensors(program_.arena(), states[i], true);
     }
-    save_checkpoint(path, c);
+    save_checkpoint(path, at_, c);
     if (path == folder_.last_checkpoint()) saved_step_ = at_.step;
     events_.write("checkpoint", {{"step", at_.step}, {"which", which}, {"path", path.string()}});
   }
@@ -374,6 +391,7 @@ class Training {
   int64_t steps_here_ = 0;
   int64_t evaluated_step_ = -1;
   int64_t saved_step_ = -1;
+  double best_saved_ = -std::numeric_limits<double>::infinity();  ///< accuracy of best.safetensors
 };
 
 }  // namespace

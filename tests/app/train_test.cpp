@@ -90,6 +90,32 @@ TEST_F(Training, WithJsonPrintsNothingButJsonLines) {
   EXPECT_EQ(kinds.back(), "stop");
 }
 
+TEST_F(Training, GoesOnWhenNobodyReadsItsOutputAnyMore) {
+  std::string command = "cd '" + folder_.string() + "' && (" CONVOY_BINARY_DIR "/convoy";
+  for (const std::string& argument : train_arguments("run", {})) command += " '" + argument + "'";
+  command += "; echo $? > code) | true";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  for (int i = 0; i < 30'000 && content(folder_ / "code").empty(); ++i) ::usleep(1000);
+  EXPECT_EQ(content(folder_ / "code"), "0\n");
+  EXPECT_EQ(events("run", "stop").size(), 1U);
+}
+
+TEST_F(Training, KilledBeforeItsFirstCheckpointStartsAgain) {
+  ASSERT_EQ(train("whole").code, 0);
+  ASSERT_EQ(train("killed", {"train.max_steps=1"}).code, 0);
+  std::filesystem::remove(folder_ / "killed/checkpoints/last.safetensors");
+  const Outcome again = resume("killed", {"train.max_steps=off"});
+  ASSERT_EQ(again.code, 0) << again.all();
+  EXPECT_TRUE(tensors("killed") == tensors("whole"));
+}
+
+TEST_F(Training, RefusedForItsScheduleLeavesNoFolderBehind) {
+  const Outcome refused = train("run", {"train.lr.warmup_epochs=50"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("longer than the whole training"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
 TEST_F(Training, OnAnyNumberOfLanesGivesTheSameBits) {
   ASSERT_EQ(train("one", {"engine.lanes=1"}).code, 0);
   ASSERT_EQ(train("two", {"engine.lanes=2"}).code, 0);

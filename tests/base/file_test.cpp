@@ -90,6 +90,19 @@ TEST_F(Files, ThatAreGzippedAreInflatedWhateverTheirName) {
   EXPECT_TRUE(read_file(write("nothing.gz", gzip({}))).empty());
 }
 
+TEST_F(Files, OfSeveralGzipMembersAreTheirContentsInOrder) {
+  const std::vector<uint8_t> first = pattern(3'000'000);
+  const std::vector<uint8_t> second = pattern(10);
+  std::vector<uint8_t> packed = gzip(first);
+  const std::vector<uint8_t> more = gzip(second);
+  packed.insert(packed.end(), more.begin(), more.end());
+  std::vector<uint8_t> both = first;
+  both.insert(both.end(), second.begin(), second.end());
+  EXPECT_EQ(read_file(write("two.gz", packed)), both);
+  packed.push_back('?');
+  EXPECT_THAT(refusal(write("more.gz", packed)), HasSubstr("damaged"));
+}
+
 TEST_F(Files, ThatAreDamagedAreRefusedByName) {
   const std::vector<uint8_t> good = gzip(pattern(100'000));
   std::vector<uint8_t> cut = good;

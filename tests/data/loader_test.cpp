@@ -27,6 +27,7 @@ Source small_source() {
 
 LoaderOptions small_options(const job::Augment* augment, int threads) {
   LoaderOptions options;
+  options.ahead = 2;
   options.batch = 12;
   options.grain = 3;
   options.seed = 5;

@@ -156,7 +156,7 @@ void dump(const std::string& net, const std::string& path) {
   all.push_back(input);
   std::vector<train::Tensor> views;
   views.reserve(all.size());
-  for (const train::NamedTensor& t : all) views.push_back({t.name, t.shape, t.values});
+  for (const train::NamedTensor& t : all) views.push_back(view(t));
   train::write_safetensors(path, views, {{"graph", as_json(graph).dump()}});
 }
 

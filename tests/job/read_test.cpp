@@ -121,13 +121,14 @@ TEST(ReadJob, PointsToTheRightPlaceOfAKeyAndToItsNameHere) {
 }
 
 TEST(ReadJob, SaysWhatIsWrongWithAValueAndWhatIsAccepted) {
-  EXPECT_EQ(
-      refusal_of_train("batch: many"),
-      "job.yaml:4: train.batch: 'many' is not a whole number; accepted: whole numbers from 1");
+  EXPECT_EQ(refusal_of_train("batch: many"),
+            "job.yaml:4: train.batch: 'many' is not a whole number; accepted: whole numbers from 1 "
+            "to 16777216");
   EXPECT_EQ(refusal_of_train("batch: 2.5"),
-            "job.yaml:4: train.batch: '2.5' is not a whole number; accepted: whole numbers from 1");
+            "job.yaml:4: train.batch: '2.5' is not a whole number; accepted: whole numbers from 1 "
+            "to 16777216");
   EXPECT_EQ(refusal_of_train("batch: 0"),
-            "job.yaml:4: train.batch: 0 is too small; accepted: whole numbers from 1");
+            "job.yaml:4: train.batch: 0 is too small; accepted: whole numbers from 1 to 16777216");
   EXPECT_THAT(refusal_of_train("batch: 99999999999"),
               HasSubstr("is too large (at most 2147483647"));
   EXPECT_THAT(refusal_of_train("batch: 9e99"), HasSubstr("is too large"));
@@ -154,16 +155,16 @@ TEST(ReadJob, SaysWhatIsWrongWithAValueAndWhatIsAccepted) {
 }
 
 TEST(ReadJob, ReportsAllProblemsTogether) {
-  EXPECT_EQ(
-      refusal("model: lenet\n"
-              "data: {kind: idx, path: x}\n"
-              "train:\n"
-              "  batch: none\n"
-              "  momentum: 2\n"
-              "sync: 5\n"),
-      "job.yaml:4: train.batch: 'none' is not a whole number; accepted: whole numbers from 1\n"
-      "job.yaml:5: train.momentum: 2 is too large; accepted: numbers from 0 to below 1\n"
-      "job.yaml:6: sync: '5' where a map belongs; accepted in sync: mode, reproducible");
+  EXPECT_EQ(refusal("model: lenet\n"
+                    "data: {kind: idx, path: x}\n"
+                    "train:\n"
+                    "  batch: none\n"
+                    "  momentum: 2\n"
+                    "sync: 5\n"),
+            "job.yaml:4: train.batch: 'none' is not a whole number; accepted: whole numbers from 1 "
+            "to 16777216\n"
+            "job.yaml:5: train.momentum: 2 is too large; accepted: numbers from 0 to below 1\n"
+            "job.yaml:6: sync: '5' where a map belongs; accepted in sync: mode, reproducible");
   std::string many = kSmall;
   for (int i = 0; i < 50; ++i) many += "zzzzzzz" + std::to_string(i) + ": 1\n";
   EXPECT_THAT(refusal(many), HasSubstr("job.yaml: and 30 more"));

@@ -71,7 +71,7 @@ Values total_of(const std::vector<int64_t>& cuts) {
   Values sum;
   for (int64_t begin = 0; begin < kSize; begin += 7) {
     const int64_t end = std::min<int64_t>(begin + 7, kSize);
-    Values workspace(static_cast<size_t>(total.workspace_size(end - begin)));
+    Values workspace(static_cast<size_t>(TreeTotal::workspace_size(cuts.back(), end - begin)));
     const float* piece = total.sum(begin, end, workspace);
     sum.insert(sum.end(), piece, piece + (end - begin));
   }

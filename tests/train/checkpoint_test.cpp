@@ -41,8 +41,17 @@ class CheckpointFile : public InFolder {
     return {{{"fc.weight", {2, 2}}, {"fc.bias", {2}}}, {{"bn.running_mean", {2}}}, {"momentum"}};
   }
   std::filesystem::path saved(const Checkpoint& checkpoint = sample()) const {
-    save_checkpoint(folder_ / "last.safetensors", checkpoint);
+    save(folder_ / "last.safetensors", checkpoint);
     return folder_ / "last.safetensors";
+  }
+  static void save(const std::filesystem::path& path, const Checkpoint& checkpoint) {
+    CheckpointTensors tensors;
+    for (const NamedTensor& t : checkpoint.weights) tensors.weights.push_back(view(t));
+    for (const NamedTensor& t : checkpoint.buffers) tensors.buffers.push_back(view(t));
+    for (const auto& [state, of_state] : checkpoint.states) {
+      for (const NamedTensor& t : of_state) tensors.states[state].push_back(view(t));
+    }
+    save_checkpoint(path, checkpoint.at, tensors);
   }
   std::string refusal(const Expected& wanted) const {
     return message_of<InputError>([&] { load_checkpoint(saved(), wanted); });
@@ -110,11 +119,9 @@ TEST_F(CheckpointFile, GivesItsWeightsForEvaluationWithoutState) {
 
 TEST_F(CheckpointFile, FromElsewhereCanBeEvaluatedButNotResumed) {
   const Checkpoint c = sample();
-  const std::vector<float> counter = {3};
-  const std::vector<Tensor> tensors = {{"fc.bias", {2}, c.weights[1].values},
-                                       {"fc.weight", {2, 2}, c.weights[0].values},
-                                       {"bn.running_mean", {2}, c.buffers[0].values},
-                                       {"bn.num_batches_tracked", {}, counter}};
+  const NamedTensor counter{"bn.num_batches_tracked", {}, {3}};
+  const std::vector<Tensor> tensors = {view(c.weights[1]), view(c.weights[0]), view(c.buffers[0]),
+                                       view(counter)};
   const auto path = folder_ / "elsewhere.safetensors";
   write_safetensors(path, tensors, {{"format", "pt"}});
   EXPECT_EQ(load_weights(path, expected()).weights, c.weights);
@@ -136,7 +143,7 @@ TEST_F(CheckpointFile, WithGarbledMetadataIsRefused) {
 TEST_F(CheckpointFile, ThatCannotBeWrittenLeavesTheOldOne) {
   const auto path = saved();
   const std::string before = content(path);
-  EXPECT_THROW(save_checkpoint(folder_ / "no such folder/last", sample()), Error);
+  EXPECT_THROW(save(folder_ / "no such folder/last", sample()), Error);
   EXPECT_EQ(content(path), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }

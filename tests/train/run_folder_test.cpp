@@ -51,6 +51,26 @@ TEST_F(Runs, DoesNotMoveIntoAFolderOfSomethingElse) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
 }
 
+TEST_F(Runs, CanTakeTheFolderOfOneThatFailedBeforeItsFirstStep) {
+  { const RunFolder failed = RunFolder::create(folder_ / "run"); }
+  put(folder_ / "run" / "events.jsonl", "");
+  EXPECT_NO_THROW(RunFolder::create(folder_ / "run"));
+}
+
+TEST_F(Runs, ClearsAwayWhatAKilledProcessLeftHalfWritten) {
+  {
+    const RunFolder run = RunFolder::create(folder_ / "run");
+    run.write_job("model: lenet");
+  }
+  const auto left = folder_ / "run/checkpoints/last.safetensors.tmp4711";
+  const auto kept = folder_ / "run/checkpoints/mine.tmp.txt";
+  put(left, "half");
+  put(kept, "whole");
+  const RunFolder run = RunFolder::resume(folder_ / "run");
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(std::filesystem::exists(kept));
+}
+
 TEST_F(Runs, ThatIsNotThereCannotBeResumed) {
   EXPECT_THAT(message_of<InputError>([&] { RunFolder::resume(folder_ / "absent"); }),
               HasSubstr("no folder"));

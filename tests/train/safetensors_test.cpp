@@ -30,10 +30,11 @@ class SafetensorsFile : public InFolder {
     return message_of<InputError>([&] { read_safetensors(path); });
   }
   std::filesystem::path sample() const {
-    const std::vector<Tensor> tensors = {{"conv.weight", {2, 1, 1, 2}, values_},
-                                         {"bias", {1}, {values_.data(), 1}},
-                                         {"none", {0}, {}}};
-    write_safetensors(folder_ / "sample", tensors, {{"who", "a \"test\""}, {"convoy.step", "12"}});
+    const NamedTensor weight{"conv.weight", {2, 1, 1, 2}, values_};
+    const NamedTensor bias{"bias", {1}, {values_[0]}};
+    const NamedTensor none{"none", {0}, {}};
+    write_safetensors(folder_ / "sample", std::vector{view(weight), view(bias), view(none)},
+                      {{"who", "a \"test\""}, {"convoy.step", "12"}});
     return folder_ / "sample";
   }
   std::vector<float> values_ = {1.5F, -2, 3e-40F, INFINITY};
