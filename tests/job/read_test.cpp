@@ -260,7 +260,7 @@ TEST(Overrides, AreNamedInErrors) {
                          "train.batch? accepted at the top: model,"));
   EXPECT_EQ(refusal(kSmall, {"train.batch=many"}),
             "--set train.batch=many: train.batch: 'many' is not a whole number; "
-            "accepted: whole numbers from 1");
+            "accepted: whole numbers from 1 to 16777216");
   EXPECT_THAT(refusal(kSmall, {"train.lr={peak: 1"}), HasSubstr("not valid YAML"));
   EXPECT_THAT(refusal(kSmall, {"data.path="}), HasSubstr("data.path: no value is given"));
 }
