@@ -24,6 +24,8 @@ struct BenchArguments {
   int64_t threads = 0;
   int64_t threads_per_lane = 1;
   int64_t grain = 0;
+  std::string algorithms = "direct";
+  bool exact = false;
   int64_t steps = 10;
   int64_t warm_up = 2;
   bool json = false;
@@ -69,11 +71,13 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   job.train.batch = a.batch;
   job.train.lr.peak = 0.001;
   job.engine.grain = a.grain;
+  job.engine.algorithms = a.algorithms;
+  job.engine.precision = a.exact ? "exact" : "fast";
   job.engine.threads_per_lane = a.threads_per_lane;
   if (a.threads > 0) job.engine.lanes = std::max<int64_t>(1, a.threads / a.threads_per_lane);
   Measured m;
   m.optimizer = optim::make_optimizer(job.train);
-  m.planned = plan::make_plan(job, graph, *m.optimizer, usable_cores());
+  m.planned = plan::make_plan(job, graph, *m.optimizer, usable_cores(), plan_options());
   m.stepper = std::make_unique<sync::Stepper>(*m.planned.program, *m.optimizer,
                                               m.planned.plan.stepper(job.train));
   engine::initialise(m.planned.program->arena(), 1, m.stepper->weights());
@@ -238,6 +242,10 @@ void add_options(CLI::App* verb, const std::shared_ptr<BenchArguments>& a) {
       ->capture_default_str();
   verb->add_option("--grain", a->grain, "Samples per grain (default: by the plan)")
       ->check(CLI::NonNegativeNumber);
+  verb->add_option("--algorithms", a->algorithms,
+                   "As engine.algorithms of a job: auto, an algorithm, or a plan file")
+      ->capture_default_str();
+  verb->add_flag("--exact", a->exact, "As engine.precision: exact");
   verb->add_option("--steps", a->steps, "Steps to measure; the median counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -259,6 +267,7 @@ void add_bench(CLI::App& app, Run& run) {
   auto* layers = bench->add_subcommand("layers", "The same, layer by layer");
   add_options(layers, a);
   layers->callback([&run, a] { run = [a] { return bench_layers(*a); }; });
+  add_bench_conv(*bench, run);
   auto* peak = bench->add_subcommand("peak", "What the cores can do at most: FMA and copy rates");
   peak->add_flag("--json", a->json, "Print one JSON object");
   peak->callback([&run, a] { run = [a] { return bench_peak(a->json); }; });

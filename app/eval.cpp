@@ -31,7 +31,12 @@ int eval_verb(const EvalArguments& a) {
     refuse("{} is no run folder; with a job file, name a checkpoint: --checkpoint FILE",
            given.string());
   }
-  const job::Job job = job::read_job(is_run ? given / "job.yaml" : given, a.set);
+  job::Job job = job::read_job(is_run ? given / "job.yaml" : given, a.set);
+  // Nothing is measured for one pass over the data: the run's own algorithms, or direct ones.
+  if (job.engine.algorithms == "auto") {
+    const fs::path plan = given / "plan.yaml";
+    job.engine.algorithms = is_run && fs::exists(plan) ? plan.string() : "direct";
+  }
   const fs::path checkpoint = a.checkpoint.empty()
                                   ? given / "checkpoints" / (a.which + ".safetensors")
                                   : fs::path(a.checkpoint);

@@ -38,6 +38,7 @@ int main(int argc, char** argv) {
   app::Run run;
   app::add_train(app, run);
   app::add_eval(app, run);
+  app::add_plan(app, run);
   app::add_bench(app, run);
   app::add_config(app, run);
   app::add_info(app, run);

@@ -45,11 +45,14 @@ std::string amount(Flops flops) {
   return fmt::format("{:.3g} {}", value, kUnits[unit]);
 }
 
-/// A run goes on with the grain it was planned with, wherever it is resumed: the grain is part of
-/// the arithmetic, while the number of lanes, from which a plan derives it, is not.
-void keep_grain(job::Job& job, const train::RunFolder& run) {
-  if (job.engine.grain > 0 || !std::filesystem::exists(run.plan())) return;
+/// A run goes on with the grain and the algorithms it was planned with, wherever it is resumed:
+/// they are part of the arithmetic, while the number of lanes, from which a plan derives them, is
+/// not.
+void keep_plan(job::Job& job, const train::RunFolder& run) {
+  if (!std::filesystem::exists(run.plan())) return;
   const std::string file = run.plan().string();
+  if (job.engine.algorithms == "auto") job.engine.algorithms = file;
+  if (job.engine.grain > 0) return;
   try {
     const auto grain = YAML::LoadFile(file)["grain"].as<int64_t>();
     if (grain > 0 && job.train.batch % grain == 0) job.engine.grain = grain;
@@ -103,8 +106,8 @@ int train_verb(const TrainArguments& a) {
   std::optional<train::RunFolder> resumed;
   if (resume) resumed.emplace(train::RunFolder::resume(a.resume));
   job::Job job = job::read_job(file, a.set);
-  if (resume) keep_grain(job, *resumed);
-  train::Prepared prepared = train::prepare_job(std::move(job));
+  if (resume) keep_plan(job, *resumed);
+  train::Prepared prepared = train::prepare_job(std::move(job), plan_options());
   train::RunFolder run =
       resume ? std::move(*resumed)
              : train::RunFolder::create(

@@ -6,6 +6,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "convoy/plan/plan.hpp"
+
 namespace convoy::app {
 
 using Run = std::function<int()>;
@@ -13,8 +15,13 @@ using Run = std::function<int()>;
 void add_train(CLI::App& app, Run& run);
 void add_eval(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
+void add_bench_conv(CLI::App& bench, Run& run);
+void add_plan(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
 void add_import_cifar(CLI::App& app, Run& run);
+
+/// Planning with its progress shown on stderr.
+plan::PlanOptions plan_options();
 
 }  // namespace convoy::app

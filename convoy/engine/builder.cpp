@@ -12,6 +12,8 @@ Builder::Builder(const model::Graph& graph_in, const CompileOptions& options)
       grain(options.grain),
       threads(options.threads_per_lane),
       recompute_norm(options.recompute_norm),
+      algorithms(options.algorithms),
+      lowered_together(options.lowered_together),
       values(graph_in.layers().size()) {}
 
 BufferId Builder::new_bytes(int64_t count) {
@@ -64,6 +66,16 @@ BufferId Builder::blocked(model::LayerId id) {
          };
        });
   return to;
+}
+
+int64_t Builder::prepare(
+    int64_t floats, int64_t units,
+    std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite) {
+  constexpr int64_t kLine = 16;
+  const int64_t offset = prepared_size;
+  preparations.push_back({offset, units, std::move(rewrite)});
+  prepared_size += round_up(floats, kLine);
+  return offset;
 }
 
 void Builder::add_gradient(model::LayerId id, BufferId gradient) {

@@ -65,19 +65,25 @@ struct Value {
   std::function<BufferId()> rematerialise;
 };
 
-/// Cuts [0, n) over the threads of a lane; f(begin, end) must not depend on the cut.
+/// Cuts [0, n) over the threads of a lane; f(thread, begin, end) must not depend on the cut.
 template <typename F>
-void for_range(int threads, int64_t n, const F& f) {
+void for_range_numbered(int threads, int64_t n, const F& f) {
   if (threads <= 1) {
-    f(int64_t{0}, n);
+    f(0, int64_t{0}, n);
     return;
   }
 #pragma omp parallel for num_threads(threads) schedule(static)
   for (int t = 0; t < threads; ++t) {
     const int64_t begin = n * t / threads;
     const int64_t end = n * (t + 1) / threads;
-    if (begin < end) f(begin, end);
+    if (begin < end) f(t, begin, end);
   }
+}
+
+/// The same for an f(begin, end) that needs nothing of its thread's own.
+template <typename F>
+void for_range(int threads, int64_t n, const F& f) {
+  for_range_numbered(threads, n, [&](int, int64_t begin, int64_t end) { f(begin, end); });
 }
 
 class Builder {
@@ -89,17 +95,20 @@ class Builder {
   const int64_t grain;
   const int threads;
   const bool recompute_norm;
+  const std::map<model::LayerId, ConvAlgorithms> algorithms;
+  const int64_t lowered_together;
 
   Arena arena;
   std::vector<Instruction> instructions;
   std::vector<Lifetime> lifetimes;
   std::vector<Value> values;  ///< by layer
-  int64_t transposed_size = 0;
-  /// Rewrites of the transposed copy: (arena offset, transposed offset, blocks of 64).
-  struct Transposition {
-    int64_t from, to, blocks;
+  int64_t prepared_size = 0;
+  /// A prepared copy of some weights, cut into units for the lanes that rewrite it together.
+  struct Preparation {
+    int64_t offset, units;
+    std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite;
   };
-  std::vector<Transposition> transpositions;
+  std::vector<Preparation> preparations;
 
   Value& value(model::LayerId id) { return values[static_cast<size_t>(id)]; }
   /// The extents in which a layer of this shape is stored when nothing special applies.
@@ -121,6 +130,11 @@ class Builder {
   /// The buffer of a layer's output for the forward pass. For the network's input, which lies
   /// plain in the loader's memory, a border conversion makes a blocked copy, once.
   BufferId blocked(model::LayerId id);
+
+  /// Room for `floats` of prepared weights that `rewrite` makes from the arena; returns its offset.
+  int64_t prepare(
+      int64_t floats, int64_t units,
+      std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite);
 
   /// Emissions from now on belong to the backward pass.
   void start_backward() { backward_ = true; }
@@ -161,6 +175,20 @@ std::vector<Node> plan_nodes(const model::Graph& graph);
 using Backward = std::function<void()>;
 
 Backward emit_conv(Builder& b, const Node& node);
+const Winograd& winograd_of(const Kernels& kernels, Algorithm algorithm);
+void emit_winograd_forward(Builder& b, const Node& node, const ConvShape& s, Algorithm algorithm,
+                           BufferId x, BufferId y);
+void emit_winograd_data(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                        BufferId dy, BufferId dx);
+void emit_lowering_forward(Builder& b, const Node& node, const ConvShape& s, BufferId x,
+                           BufferId y);
+/// `transposed`: where the prepared weights hold them as OIhw8o8i.
+void emit_lowering_data(Builder& b, model::LayerId id, const ConvShape& s, int64_t transposed,
+                        BufferId dy, BufferId dx);
+void emit_lowering_weights(Builder& b, model::LayerId id, const ConvShape& s, BufferId x,
+                           BufferId dy);
+void emit_winograd_weights(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                           BufferId x, BufferId dy);
 Backward emit_norm(Builder& b, const Node& node);
 Backward emit_linear(Builder& b, const Node& node);
 Backward emit_activation(Builder& b, const Node& node);
@@ -180,6 +208,9 @@ void emit_repack(Builder& b, model::LayerId id, Phase phase, const Blocked& from
 /// True if a flattening layer costs nothing: all its readers take the map as it lies (linear layers
 /// order their weights for it; element-wise layers do not care).
 bool flatten_is_free(const model::Graph& graph, model::LayerId id);
+
+/// The layout of a convolution's weights.
+Layout conv_layout(const model::Graph& graph, const model::Layer& layer);
 
 /// Declares the arena tensors of every node (last node first, as the backward pass completes them),
 /// layouts as the emitters expect.

@@ -18,7 +18,7 @@ class Call {
     void* fixed = nullptr;
     if (place.kind == Place::buffer) fixed = lane.bytes(place.id);
     if (place.kind == Place::weights) fixed = lane.weights.arena + place.offset;
-    if (place.kind == Place::transposed) fixed = lane.weights.transposed + place.offset;
+    if (place.kind == Place::prepared) fixed = lane.weights.prepared + place.offset;
     dnnl::memory memory(desc, engine_, fixed);
     if (fixed == nullptr) moving_.emplace_back(memory, place);
     arguments_.push_back({argument, memory.get()});

@@ -12,15 +12,15 @@ namespace convoy::engine {
 
 /// Where an operand lies when the instruction runs.
 struct Place {
-  enum Kind { buffer, weights, transposed, gradient, input };
+  enum Kind { buffer, weights, prepared, gradient, input };
   Kind kind = buffer;
   BufferId id = kNone;      ///< buffer
-  int64_t offset = 0;       ///< floats, for weights, transposed and gradient
+  int64_t offset = 0;       ///< floats, for weights, prepared and gradient
   int64_t layer_begin = 0;  ///< gradient
 
   static Place at(BufferId id) { return {buffer, id, 0, 0}; }
   static Place of_weights(int64_t offset) { return {weights, kNone, offset, 0}; }
-  static Place of_transposed(int64_t offset) { return {transposed, kNone, offset, 0}; }
+  static Place of_prepared(int64_t offset) { return {prepared, kNone, offset, 0}; }
   static Place of_gradient(int64_t offset, int64_t layer_begin) {
     return {gradient, kNone, offset, layer_begin};
   }

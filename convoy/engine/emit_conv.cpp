@@ -23,26 +23,9 @@ struct ConvParts {
   memory::desc any(const memory::desc& like) const { return {like.dims(), kF32, Tag::any}; }
 };
 
-ConvShape conv_shape(const Builder& b, model::LayerId id) {
-  const model::Layer& layer = b.graph.layer(id);
-  const auto& conv = std::get<model::Conv>(layer.kind);
-  const model::Shape in = b.graph.layer(layer.inputs[0]).out;
-  ConvShape s;
-  s.n = b.grain;
-  s.ic = in.channels, s.ih = in.height, s.iw = in.width;
-  s.oc = layer.out.channels, s.oh = layer.out.height, s.ow = layer.out.width;
-  s.kh = conv.kernel[0], s.kw = conv.kernel[1];
-  s.stride_h = conv.stride[0], s.stride_w = conv.stride[1];
-  s.pad_h = conv.pad[0], s.pad_w = conv.pad[1];
-  s.dilation_h = conv.dilation[0], s.dilation_w = conv.dilation[1];
-  s.groups = conv.groups;
-  s.plain_input = b.tensor(id, model::Role::weight)->layout == Layout::conv_input;
-  return s;
-}
-
 ConvParts describe(const Builder& b, model::LayerId id) {
   ConvParts p;
-  p.shape = conv_shape(b, id);
+  p.shape = conv_shape(b.graph, id, b.grain);
   const ConvShape& s = p.shape;
   p.layout = b.tensor(id, model::Role::weight)->layout;
   p.strides = {s.stride_h, s.stride_w};
@@ -148,11 +131,13 @@ void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, 
 Place transposed_weights(Builder& b, model::LayerId id, const ConvParts& p) {
   const Tensor* weight = b.tensor(id, model::Role::weight);
   if (p.layout != Layout::conv) return Place::of_weights(weight->offset);
-  const Place place = Place::of_transposed(b.transposed_size);
-  b.transpositions.push_back(
-      {weight->offset, b.transposed_size, weight->stored / (kBlock * kBlock)});
-  b.transposed_size += weight->stored;
-  return place;
+  return Place::of_prepared(b.prepare(weight->stored, weight->stored / (kBlock * kBlock),
+                                      [from = weight->offset, &k = b.kernels](
+                                          const float* arena, float* to, int64_t b0, int64_t b1) {
+                                        constexpr int64_t kValues = kBlock * kBlock;
+                                        k.transpose_blocks(b1 - b0, arena + from + b0 * kValues,
+                                                           to + b0 * kValues);
+                                      }));
 }
 
 void emit_own_data(Builder& b, model::LayerId id, const ConvParts& p, BufferId dy, BufferId dx) {
@@ -160,7 +145,7 @@ void emit_own_data(Builder& b, model::LayerId id, const ConvParts& p, BufferId d
   b.emit(id, Phase::backward_data, std::string("own ") + b.kernels.isa, {dy, dx},
          [=, s = p.shape, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
            return [=, &k, pdy = m.floats(dy), pdx = m.floats(dx),
-                   w = m.weights.transposed + offset](RunState&) {
+                   w = m.weights.prepared + offset](RunState&) {
              for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
                k.conv_backward_data(s, n0, n1, pdy, w, pdx);
              });
@@ -264,6 +249,28 @@ void emit_mask_and_bias(Builder& b, const Node& node, const Blocked& s, BufferId
          });
 }
 
+ConvAlgorithms chosen(Builder& b, model::LayerId id, const ConvShape& s) {
+  const auto found = b.algorithms.find(id);
+  if (found == b.algorithms.end()) return {};
+  for (const Direction direction : kDirections) {
+    if (direction == Direction::backward_data &&
+        !b.value(b.graph.layer(id).inputs[0]).wants_gradient) {
+      continue;
+    }
+    const Algorithm algorithm = found->second.of(direction);
+    const std::string why = obstacle(b.kernels, s, algorithm, direction);
+    if (!why.empty()) {
+      refuse("layer '{}' cannot be computed by {} ({}): {}", b.graph.layer(id).name,
+             to_string(algorithm), to_string(direction), why);
+    }
+  }
+  return found->second;
+}
+
+bool is_winograd(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd2 || algorithm == Algorithm::winograd4;
+}
+
 }  // namespace
 
 Backward emit_conv(Builder& b, const Node& node) {
@@ -275,14 +282,25 @@ Backward emit_conv(Builder& b, const Node& node) {
   out.stored = b.stored(b.graph.layer(node.result).out);
   out.buffer = b.new_floats(out.stored.size());
   out.wants_gradient = true;
-  emit_forward(b, node, parts, x, out.buffer);
+  const ConvAlgorithms algorithms = chosen(b, node.head, parts.shape);
+  if (is_winograd(algorithms.forward)) {
+    emit_winograd_forward(b, node, parts.shape, algorithms.forward, x, out.buffer);
+  } else if (algorithms.forward == Algorithm::lowering) {
+    emit_lowering_forward(b, node, parts.shape, x, out.buffer);
+  } else {
+    emit_forward(b, node, parts, x, out.buffer);
+  }
 
-  return [&b, node, from, parts, plain] {
+  return [&b, node, from, parts, plain, algorithms] {
     const Value& result = b.value(node.result);
     const BufferId dy = result.gradient;
     emit_mask_and_bias(b, node, result.stored, result.buffer, dy);
     const BufferId input = plain ? kNone : b.available(from);
-    if (b.kernels.conv_backward_weights_supported(parts.shape)) {
+    if (is_winograd(algorithms.backward_weights)) {
+      emit_winograd_weights(b, node.head, parts.shape, algorithms.backward_weights, input, dy);
+    } else if (algorithms.backward_weights == Algorithm::lowering) {
+      emit_lowering_weights(b, node.head, parts.shape, input, dy);
+    } else if (b.kernels.conv_backward_weights_supported(parts.shape)) {
       emit_own_weights(b, node.head, parts, input, dy);
     } else {
       emit_dnnl_weights(b, node.head, parts, input, dy);
@@ -290,7 +308,14 @@ Backward emit_conv(Builder& b, const Node& node) {
     b.completes(node.head);
     if (!b.value(from).wants_gradient) return;
     const BufferId dx = b.new_floats(b.value(from).stored.size());
-    emit_backward_data(b, node.head, parts, dy, dx);
+    if (is_winograd(algorithms.backward_data)) {
+      emit_winograd_data(b, node.head, parts.shape, algorithms.backward_data, dy, dx);
+    } else if (algorithms.backward_data == Algorithm::lowering) {
+      emit_lowering_data(b, node.head, parts.shape, transposed_weights(b, node.head, parts).offset,
+                         dy, dx);
+    } else {
+      emit_backward_data(b, node.head, parts, dy, dx);
+    }
     b.add_gradient(from, dx);
   };
 }

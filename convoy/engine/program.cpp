@@ -173,8 +173,8 @@ Bytes Program::lane_memory() const {
 Bytes Program::least_lane_memory() const {
   return lower_bound(compiled_->builder.lifetimes);
 }
-int64_t Program::transposed_size() const {
-  return compiled_->builder.transposed_size;
+int64_t Program::prepared_size() const {
+  return compiled_->builder.prepared_size;
 }
 int64_t Program::largest_layer() const {
   return compiled_->largest_layer;
@@ -184,14 +184,11 @@ std::unique_ptr<Lane> Program::make_lane(const Weights& weights) const {
   return std::make_unique<CompiledLane>(*compiled_, weights);
 }
 
-void Program::refresh_transposed(const Weights& weights, int part, int parts) const {
-  const Kernels& kernels = compiled_->builder.kernels;
-  for (const auto& t : compiled_->builder.transpositions) {
-    const int64_t begin = t.blocks * part / parts;
-    const int64_t end = t.blocks * (part + 1) / parts;
-    constexpr int64_t kValues = kBlock * kBlock;
-    kernels.transpose_blocks(end - begin, weights.arena + t.from + begin * kValues,
-                             weights.transposed + t.to + begin * kValues);
+void Program::prepare_weights(const Weights& weights, int part, int parts) const {
+  for (const auto& p : compiled_->builder.preparations) {
+    const int64_t begin = p.units * part / parts;
+    const int64_t end = p.units * (part + 1) / parts;
+    if (begin < end) p.rewrite(weights.arena, weights.prepared + p.offset, begin, end);
   }
 }
 

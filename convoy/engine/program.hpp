@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "convoy/base/units.hpp"
+#include "convoy/engine/algorithm.hpp"
 #include "convoy/engine/arena.hpp"
 #include "convoy/engine/kernels/kernels.hpp"
 #include "convoy/model/graph.hpp"
@@ -24,6 +26,11 @@ struct CompileOptions {
   /// cheap pass) when the backward pass needs it: 16 % less activation memory on ResNet-50, 26 %
   /// on ResNet-20.
   bool recompute_norm = true;
+  /// Algorithms of convolutions; those not listed are direct. Throws InputError where one cannot
+  /// do its layer.
+  std::map<model::LayerId, ConvAlgorithms> algorithms = {};
+  /// Images that lowering puts into one matrix product; 0: the whole grain.
+  int64_t lowered_together = 0;
   /// Kernel table; null: the best this CPU can run.
   const Kernels* kernels = nullptr;
 };
@@ -62,11 +69,11 @@ struct GrainResult {
   int64_t correct = 0;
 };
 
-/// The weights that all lanes read: the arena, and a second copy of the convolution weights in
-/// the layout that backward-data wants (refreshed after each update).
+/// The weights that all lanes read: the arena, and copies of convolution weights in the forms that
+/// some kernels want (transposed, transformed), made anew after each update.
 struct Weights {
   float* arena = nullptr;
-  float* transposed = nullptr;
+  float* prepared = nullptr;
 };
 
 class Program;
@@ -98,15 +105,15 @@ class Program {
   Bytes lane_memory() const;
   /// The most of it that is alive at once: no memory plan could do with less.
   Bytes least_lane_memory() const;
-  /// Floats of Weights::transposed.
-  int64_t transposed_size() const;
+  /// Floats of Weights::prepared.
+  int64_t prepared_size() const;
   /// Largest span of one layer's gradients, in floats (for GrainRun::layer_by_layer).
   int64_t largest_layer() const;
 
   std::unique_ptr<Lane> make_lane(const Weights& weights) const;
 
-  /// Rewrites part `part` of `parts` of the transposed copy from the arena.
-  void refresh_transposed(const Weights& weights, int part, int parts) const;
+  /// Makes part `part` of `parts` of the prepared copies anew from the arena.
+  void prepare_weights(const Weights& weights, int part, int parts) const;
 
   std::vector<InstructionInfo> instructions() const;
   /// Instructions that only convert layouts, the network's borders excepted.

@@ -11,17 +11,6 @@ namespace {
 /// of each block.
 constexpr int64_t kMostPlainChannels = 4;
 
-Layout conv_layout(const model::Graph& graph, const model::Layer& layer) {
-  const auto& conv = std::get<model::Conv>(layer.kind);
-  const int64_t in = graph.layer(layer.inputs[0]).out.channels;
-  if (conv.groups == 1) {
-    return layer.inputs[0] == 0 && in <= kMostPlainChannels ? Layout::conv_input : Layout::conv;
-  }
-  if (conv.groups == in && conv.out == in) return Layout::depthwise;
-  const bool whole_blocks = in / conv.groups % kBlock == 0 && conv.out / conv.groups % kBlock == 0;
-  return whole_blocks ? Layout::conv : Layout::conv_plain;
-}
-
 /// How the values of a layer's output lie: in nChw8c of these extents, or plain.
 struct Stored {
   model::Shape shape;
@@ -63,6 +52,17 @@ Tensor describe(const Builder& b, model::LayerId id, const model::Parameter& par
 }
 
 }  // namespace
+
+Layout conv_layout(const model::Graph& graph, const model::Layer& layer) {
+  const auto& conv = std::get<model::Conv>(layer.kind);
+  const int64_t in = graph.layer(layer.inputs[0]).out.channels;
+  if (conv.groups == 1) {
+    return layer.inputs[0] == 0 && in <= kMostPlainChannels ? Layout::conv_input : Layout::conv;
+  }
+  if (conv.groups == in && conv.out == in) return Layout::depthwise;
+  const bool whole_blocks = in / conv.groups % kBlock == 0 && conv.out / conv.groups % kBlock == 0;
+  return whole_blocks ? Layout::conv : Layout::conv_plain;
+}
 
 bool flatten_is_free(const model::Graph& graph, model::LayerId id) {
   const auto count = static_cast<model::LayerId>(graph.layers().size());

@@ -223,6 +223,17 @@ std::vector<Field> machine() {
        .help = "Threads inside a lane.",
        .more = "More than one is for models whose memory per lane would be too large.",
        .range = between(1, 4096)},
+      {.key = "engine.algorithms", .place = at<&Job::engine, &Engine::algorithms>,
+       .help = "How convolutions are computed.",
+       .more = "auto: for each layer and direction the fastest that fits into memory, measured on "
+               "this machine (docs/algorithms.md). direct, lowering, winograd-2x2, winograd-4x4: "
+               "that one wherever it is possible. Else the path of a plan.yaml, whose algorithms "
+               "are taken as they are.",
+       .also = {"algorithm", "conv"}},
+      {.key = "engine.precision", .place = at<&Job::engine, &Engine::precision>,
+       .help = "exact leaves out winograd-4x4, whose results carry about 10 times the rounding "
+               "error of the definition.",
+       .choices = {"exact", "fast"}},
       {.key = "engine.memory", .place = at<&Job::engine, &Engine::memory>,
        .help = "The most memory the run may take; what would take more is refused at the start.",
        .more = "auto: what the machine has free.", .zero = "auto", .also = {"max_memory", "ram"}},

@@ -80,7 +80,10 @@ struct Engine {
   int64_t grain = 0;  ///< samples per grain; 0: auto
   int64_t lanes = 0;  ///< 0: one per core
   int64_t threads_per_lane = 1;
-  Bytes memory{0};  ///< most memory the run may take; 0: what the machine has free
+  Bytes memory{0};                 ///< most memory the run may take; 0: what the machine has free
+  std::string precision = "fast";  ///< exact: no algorithm that rounds more than the definition
+  /// auto, the name of an algorithm, or a plan file; see convoy/plan/algorithms.hpp.
+  std::string algorithms = "direct";
   bool operator==(const Engine&) const = default;
 };
 

@@ -12,6 +12,7 @@
 #include "convoy/base/memory.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/data/loader.hpp"
+#include "convoy/plan/algorithms.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -37,8 +38,8 @@ int64_t auto_grain(int64_t batch, int lanes) {
 class Planner {
  public:
   Planner(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
-          const CoreMap& cores)
-      : job_(job), graph_(graph), optimizer_(optimizer), cores_(cores) {
+          const CoreMap& cores, const PlanOptions& options)
+      : job_(job), graph_(graph), optimizer_(optimizer), cores_(cores), options_(options) {
     before_ = resident_memory();
     limit_ = available_memory();
     if (job.engine.memory.value > 0) {
@@ -101,10 +102,7 @@ class Planner {
   std::unique_ptr<engine::Program>& program(int64_t grain) {
     auto& compiled = programs_[grain];
     if (!compiled) {
-      engine::CompileOptions options;
-      options.grain = grain;
-      options.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
-      compiled = std::make_unique<engine::Program>(graph_, options);
+      compiled = compile(grain, {});
     }
     return compiled;
   }
@@ -166,8 +164,67 @@ class Planner {
         plan.threads_per_lane == 1) {
       plan.cores.assign(cores_.cores.begin(), cores_.cores.begin() + plan.lanes);
     }
-    std::unique_ptr<engine::Program> chosen = std::move(program(plan.grain));
+    std::unique_ptr<engine::Program> chosen = choose_algorithms(plan);
+    plan.before = resident_memory();
     return {std::move(plan), std::move(chosen)};
+  }
+
+  std::unique_ptr<engine::Program> compile(int64_t grain, const Algorithms& algorithms) const {
+    engine::CompileOptions options;
+    options.grain = grain;
+    options.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
+    options.algorithms = algorithms;
+    return std::make_unique<engine::Program>(graph_, options);
+  }
+
+  /// Compiles with the algorithms that the job names, or else with the best that fit into what
+  /// memory the plan, all direct so far, leaves.
+  std::unique_ptr<engine::Program> choose_algorithms(Plan& plan) {
+    const auto take = [&](const Algorithms& algorithms, std::unique_ptr<engine::Program> compiled) {
+      plan.algorithms = algorithms;
+      plan.algorithms_by_name = to_yaml(algorithms, graph_);
+      plan.memory = sync::Stepper::memory(*compiled, optimizer_, plan.stepper(job_.train));
+      return compiled;
+    };
+    if (const auto named = read_algorithms(job_.engine.algorithms, graph_, plan.grain)) {
+      auto compiled = take(*named, compile(plan.grain, *named));
+      plan.reasons.push_back(fmt::format("algorithms: {}", job_.engine.algorithms));
+      if (!fits(plan)) {
+        refuse("engine.algorithms: {} takes {}, {} may be used; auto chooses what fits",
+               job_.engine.algorithms, to_string(plan.allocated()), to_string(limit_));
+      }
+      return compiled;
+    }
+    ProfileOptions profiling;
+    profiling.grain = plan.grain;
+    profiling.lanes = plan.lanes;
+    profiling.threads_per_lane = plan.threads_per_lane;
+    profiling.cores = plan.cores;
+    profiling.exact = job_.engine.precision == "exact";
+    profiling.cache = options_.profile_cache;
+    profiling.progress = options_.progress;
+    profiling.note = options_.note;
+    plan.profile = profile_convolutions(graph_, profiling);
+    const std::vector<Item> items =
+        items_of(plan.profile, graph_, plan.batch, plan.grain, plan.lanes);
+    const Choice direct = tally(items, std::vector<size_t>(items.size(), 0), Workspace::shared);
+    Bytes spare = limit_ - plan.allocated();
+    constexpr int kTries = 3;
+    for (int i = 0; i < kTries; ++i) {
+      const auto choice = choose_exactly(items, Workspace::shared, direct.memory + spare);
+      if (!choice) break;
+      const Algorithms algorithms = algorithms_of(plan.profile, *choice);
+      auto compiled = take(algorithms, compile(plan.grain, algorithms));
+      if (fits(plan)) {
+        plan.reasons.push_back(fmt::format(
+            "algorithms: convolutions take {:.1f} ms per grain, {:.1f} ms if all were direct",
+            choice->time.value * 1e3, direct.time.value * 1e3));
+        return compiled;
+      }
+      spare = Bytes{spare.value - (plan.allocated() - limit_).value - spare.value / 8};
+    }
+    plan.reasons.push_back("algorithms: direct, for there is no memory for others");
+    return take({}, std::move(program(plan.grain)));
   }
 
   /// What to write into the job to make it fit.
@@ -216,6 +273,7 @@ class Planner {
   const model::Graph& graph_;
   const optim::Optimizer& optimizer_;
   const CoreMap& cores_;
+  const PlanOptions& options_;
   Bytes before_;
   Bytes limit_;
   bool limited_by_job_ = false;
@@ -247,14 +305,14 @@ sync::StepperOptions Plan::stepper(const job::Train& train) const {
 }
 
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
-                  const CoreMap& cores) {
+                  const CoreMap& cores, const PlanOptions& options) {
   const std::vector<int64_t> ok = divisors(job.train.batch);
   const int64_t grain = job.engine.grain;
   if (grain > 0 && job.train.batch % grain != 0) {
     refuse("engine.grain: {} does not divide train.batch: {}; grains that do: {}", grain,
            job.train.batch, fmt::join(ok, ", "));
   }
-  return Planner(job, graph, optimizer, cores).run();
+  return Planner(job, graph, optimizer, cores, options).run();
 }
 
 std::string describe(const Plan& plan) {
@@ -281,6 +339,7 @@ std::string to_yaml(const Plan& plan) {
   out << YAML::Key << "threads_per_lane" << YAML::Value << plan.threads_per_lane;
   out << YAML::Key << "cores" << YAML::Value << YAML::Flow << plan.cores;
   out << YAML::Key << "isa" << YAML::Value << plan.isa;
+  out << YAML::Key << "algorithms" << YAML::Value << plan.algorithms_by_name;
   out << YAML::Key << "memory_bytes" << YAML::Value << YAML::BeginMap;
   out << YAML::Key << "before" << YAML::Value << plan.before.value;
   out << YAML::Key << "weights" << YAML::Value << plan.memory.weights.value;

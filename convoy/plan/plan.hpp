@@ -3,9 +3,13 @@
 // saved as plan.yaml; whatever the job pins is taken as it is.
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <yaml-cpp/yaml.h>
 
 #include "convoy/base/threads.hpp"
 #include "convoy/base/units.hpp"
@@ -13,6 +17,7 @@
 #include "convoy/job/job.hpp"
 #include "convoy/model/graph.hpp"
 #include "convoy/optim/optimizer.hpp"
+#include "convoy/plan/profile.hpp"
 #include "convoy/sync/stepper.hpp"
 
 namespace convoy::plan {
@@ -24,6 +29,10 @@ struct Plan {
   int lanes = 1;
   int threads_per_lane = 1;
   std::string isa;  ///< of our own kernels
+  /// What is not direct, by layer; see describe_algorithms().
+  std::map<model::LayerId, engine::ConvAlgorithms> algorithms;
+  YAML::Node algorithms_by_name;     ///< the same for plan.yaml
+  std::vector<ConvProfile> profile;  ///< what they were chosen from; empty if the job names them
 
   sync::Stepper::Memory memory;      ///< what training will allocate
   Bytes loader;                      ///< the ring of prepared grains
@@ -40,6 +49,15 @@ struct Plan {
   std::vector<int> cores;  ///< one per lane; empty: not pinned
 };
 
+struct PlanOptions {
+  /// Called before each measurement that is not in the cache.
+  std::function<void(int done, int all, const std::string& what)> progress;
+  /// Gets a line when a cache is ignored.
+  std::function<void(const std::string& line)> note;
+  /// Where measurements are kept; empty: nowhere.
+  std::filesystem::path profile_cache = cache_folder() / "profile.json";
+};
+
 /// A plan and the program compiled for it.
 struct Planned {
   Plan plan;
@@ -50,8 +68,9 @@ struct Planned {
 /// every lane busy, at most 32; less where activations are so large that a smaller one is as fast)
 /// within the memory limit: smaller grains are tried first, then fewer lanes. Throws InputError if
 /// what is pinned does not fit, naming the largest grain or batch that would.
+/// Algorithms are chosen by measurement (convoy/plan/profile.hpp) unless the job names them.
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
-                  const CoreMap& cores);
+                  const CoreMap& cores, const PlanOptions& options = {});
 
 /// For people: a few lines.
 std::string describe(const Plan& plan);

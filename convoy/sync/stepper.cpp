@@ -52,7 +52,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
       grains_(options.batch / program.grain()),
       measure_norms_(optimizer.needs_norms() || options.clip_norm > 0),
       weights_(AlignedBuffer::of_floats(program.arena().size())),
-      transposed_(AlignedBuffer::of_floats(program.transposed_size())),
+      prepared_(AlignedBuffer::of_floats(program.prepared_size())),
       results_(static_cast<size_t>(grains_)),
       crew_(options.lanes, options.cores) {
   check(options.batch % program.grain() == 0, "the grain divides the batch");
@@ -78,7 +78,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
   weight_norm2_.resize(segments_.size());
 
   lane_states_.resize(static_cast<size_t>(options.lanes));
-  const engine::Weights shared{weights_.floats().data(), transposed_.floats().data()};
+  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
   crew_.run([&](int lane) {
     auto state = std::make_unique<LaneState>();
     const Range range = grains_of(lane, options_.lanes, grains_);
@@ -97,7 +97,7 @@ Stepper::Memory Stepper::memory(const engine::Program& program, const optim::Opt
   const int64_t arena = program.arena().size();
   const int64_t grains = options.batch / program.grain();
   Memory m;
-  m.weights = {4 * (arena + program.transposed_size())};
+  m.weights = {4 * (arena + program.prepared_size())};
   m.optimizer = {4 * arena * optimizer.state_arrays()};
   for (int lane = 0; lane < options.lanes; ++lane) {
     const Range range = grains_of(lane, options.lanes, grains);
@@ -116,8 +116,8 @@ std::vector<std::span<float>> Stepper::states() {
 }
 
 void Stepper::weights_changed() {
-  const engine::Weights shared{weights_.floats().data(), transposed_.floats().data()};
-  crew_.run([&](int lane) { program_.refresh_transposed(shared, lane, lanes()); });
+  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
+  crew_.run([&](int lane) { program_.prepare_weights(shared, lane, lanes()); });
 }
 
 std::span<const Stepper::Chunk> Stepper::strip(int lane) const {
@@ -213,7 +213,7 @@ void Stepper::update_strip(int lane, const optim::StepContext& context) {
 StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source) {
   StepResult result;
   optim::StepContext shared_context;
-  const engine::Weights shared{weights_.floats().data(), transposed_.floats().data()};
+  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
 
   // A lane that leaves early would keep the others waiting at the barrier for ever, so whatever
   // goes wrong is kept, everybody passes every barrier, and the errors are thrown at the end.
@@ -276,7 +276,7 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
     guarded(own, [&] { update_strip(lane, shared_context); });
     barrier.arrive_and_wait();
     if (failed) return;
-    guarded(own, [&] { program_.refresh_transposed(shared, lane, lanes()); });
+    guarded(own, [&] { program_.prepare_weights(shared, lane, lanes()); });
   });
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);

@@ -109,7 +109,7 @@ class Stepper {
   bool measure_norms_;
 
   AlignedBuffer weights_;
-  AlignedBuffer transposed_;
+  AlignedBuffer prepared_;
   std::vector<AlignedBuffer> states_;
   std::vector<float*> state_pointers_;
   std::vector<optim::Segment> segments_;   // by tensor of the arena

@@ -27,7 +27,7 @@ model::Graph build_graph(const job::Job& job, const data::Source& source) {
   return graph;
 }
 
-Prepared prepare_job(job::Job job) {
+Prepared prepare_job(job::Job job, const plan::PlanOptions& options) {
   if (!job.data.path.empty()) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
   }
@@ -35,7 +35,7 @@ Prepared prepare_job(job::Job job) {
   optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
   model::Graph graph = build_graph(job, source);
   auto optimizer = optim::make_optimizer(job.train);
-  plan::Planned planned = plan::make_plan(job, graph, *optimizer, usable_cores());
+  plan::Planned planned = plan::make_plan(job, graph, *optimizer, usable_cores(), options);
   return {std::move(job), std::move(source), std::move(graph), std::move(optimizer),
           std::move(planned)};
 }

@@ -29,7 +29,7 @@ struct Prepared {
 
 /// Opens data and model of a job and plans it. Refuses data whose shape or number of classes does
 /// not fit the model.
-Prepared prepare_job(job::Job job);
+Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {});
 
 /// The graph a job's model asks for, with the data's shape and classes where it is silent.
 model::Graph build_graph(const job::Job& job, const data::Source& source);

@@ -128,12 +128,12 @@ void dump(const std::string& net, const std::string& path) {
   const Program program(graph, options);
   const Arena& arena = program.arena();
   AlignedBuffer weights = AlignedBuffer::of_floats(arena.size());
-  AlignedBuffer transposed = AlignedBuffer::of_floats(program.transposed_size());
+  AlignedBuffer prepared = AlignedBuffer::of_floats(program.prepared_size());
   AlignedBuffer gradient = AlignedBuffer::of_floats(arena.size());
   initialise(arena, kSeed, weights.floats());
   spread_batch_norm(program, weights.floats());
-  const Weights shared{weights.floats().data(), transposed.floats().data()};
-  program.refresh_transposed(shared, 0, 1);
+  const Weights shared{weights.floats().data(), prepared.floats().data()};
+  program.prepare_weights(shared, 0, 1);
 
   const train::NamedTensor input = random_input(graph.input_shape());
   std::vector<int32_t> labels;

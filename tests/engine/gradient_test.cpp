@@ -82,14 +82,14 @@ class EngineNet {
   EngineNet(const Graph& graph, const CompileOptions& options, const NamedValues& values)
       : program(graph, options),
         weights_(AlignedBuffer::of_floats(program.arena().size())),
-        transposed_(AlignedBuffer::of_floats(program.transposed_size())),
+        prepared_(AlignedBuffer::of_floats(program.prepared_size())),
         gradient_(AlignedBuffer::of_floats(program.arena().size())) {
     for (const Tensor& t : program.arena().tensors()) {
       const Doubles& v = values.at(t.name);
       from_plain(t, std::vector<float>(v.begin(), v.end()), weights_.floats());
     }
-    const Weights shared{weights_.floats().data(), transposed_.floats().data()};
-    program.refresh_transposed(shared, 0, 1);
+    const Weights shared{weights_.floats().data(), prepared_.floats().data()};
+    program.prepare_weights(shared, 0, 1);
     lane = program.make_lane(shared);
   }
 
@@ -117,7 +117,7 @@ class EngineNet {
 
  private:
   AlignedBuffer weights_;
-  AlignedBuffer transposed_;
+  AlignedBuffer prepared_;
   AlignedBuffer gradient_;
 };
 
@@ -221,13 +221,16 @@ void expect_layer_by_layer(EngineNet& net, const Samples& samples) {
 }
 
 void expect_engine_agrees(const Case& c, const Graph& graph, const Truth& truth,
-                          const Kernels& kernels, int threads) {
-  SCOPED_TRACE(fmt::format("kernels {}, {} thread(s) per lane", kernels.isa, threads));
+                          const Kernels& kernels, int threads,
+                          Algorithm algorithm = Algorithm::direct) {
+  SCOPED_TRACE(fmt::format("{} kernels {}, {} thread(s) per lane", to_string(algorithm),
+                           kernels.isa, threads));
   CompileOptions options;
   options.grain = kGrain;
   options.threads_per_lane = threads;
   options.recompute_norm = c.recompute_norm;
   options.kernels = &kernels;
+  options.algorithms = wherever_possible(graph, kGrain, kernels, algorithm);
   EngineNet net(graph, options, random_values(graph));
   const Samples samples = random_samples(graph, kSampleSeed);
   // What an earlier grain has left in memory must not show.
@@ -246,7 +249,13 @@ TEST_P(Gradients, AreThoseOfFiniteDifferences) {
   const Truth truth = find_truth(graph, random_values(graph), random_samples(graph, kSampleSeed));
   expect_engine_agrees(GetParam(), graph, truth, select_kernels("generic"), 1);
   for (const int threads : {1, 2}) {
-    expect_engine_agrees(GetParam(), graph, truth, select_kernels(), threads);
+    for (const Algorithm algorithm : kAlgorithms) {
+      if (algorithm != Algorithm::direct &&
+          wherever_possible(graph, kGrain, select_kernels(), algorithm).empty()) {
+        continue;
+      }
+      expect_engine_agrees(GetParam(), graph, truth, select_kernels(), threads, algorithm);
+    }
   }
 }
 

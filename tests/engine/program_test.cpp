@@ -82,11 +82,11 @@ TEST_P(ZooProgram, CompletesALayersGradientsBeforeItsInputsGradient) {
 
 TEST_P(ZooProgram, CompletesTheArenaFrontToBackLastLayerFirst) {
   AlignedBuffer weights = AlignedBuffer::of_floats(program_.arena().size());
-  AlignedBuffer transposed = AlignedBuffer::of_floats(program_.transposed_size());
+  AlignedBuffer prepared = AlignedBuffer::of_floats(program_.prepared_size());
   AlignedBuffer gradient = AlignedBuffer::of_floats(program_.arena().size());
   const AlignedBuffer input = AlignedBuffer::of_floats(4 * graph_.input_shape().size());
   const std::vector<int32_t> labels(4, 0);
-  const Weights shared{weights.floats().data(), transposed.floats().data()};
+  const Weights shared{weights.floats().data(), prepared.floats().data()};
   std::vector<std::pair<int64_t, int64_t>> spans;
   GrainRun run;
   run.input = input.floats().data();

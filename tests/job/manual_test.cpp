@@ -34,7 +34,8 @@ TEST(Table, ReachesADifferentMemberWithEachField) {
     if (std::holds_alternative<Access<YAML::Node>>(field.place)) continue;
     Job job;
     const std::string before = print_value(field, job);
-    for (const char* value : {"true", "false", "0.5", "3", "[3, 3, 3]", "lars", "cosine", "bsp"}) {
+    for (const char* value :
+         {"true", "false", "0.5", "3", "[3, 3, 3]", "lars", "cosine", "bsp", "exact"}) {
       read_value(field, YAML::Load(value), job);
       if (print_value(field, job) != before) break;
     }

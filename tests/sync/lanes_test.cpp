@@ -123,9 +123,10 @@ job::Train options_of(const std::string& optimizer) {
 /// A program, an optimizer and a stepper that starts from the same weights every time.
 class Training {
  public:
-  Training(const Graph& graph, int lanes, const std::string& optimizer = "sgd", double clip = 0)
+  Training(const Graph& graph, int lanes, const std::string& optimizer = "sgd", double clip = 0,
+           engine::Algorithm algorithm = engine::Algorithm::direct)
       : optimizer_(optim::make_optimizer(options_of(optimizer))),
-        program_(graph, compile_options()),
+        program_(graph, compile_options(graph, algorithm)),
         stepper(program_, *optimizer_, stepper_options(lanes, clip)),
         source(graph) {
     engine::initialise(program_.arena(), 5, stepper.weights());
@@ -142,9 +143,11 @@ class Training {
   }
 
  private:
-  static engine::CompileOptions compile_options() {
+  static engine::CompileOptions compile_options(const Graph& graph, engine::Algorithm algorithm) {
     engine::CompileOptions options;
     options.grain = kGrain;
+    options.algorithms =
+        engine::wherever_possible(graph, kGrain, engine::select_kernels(), algorithm);
     return options;
   }
   static StepperOptions stepper_options(int lanes, double clip) {
@@ -170,8 +173,9 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-Trace train(const Graph& graph, int lanes, const std::string& optimizer, double clip) {
-  Training training(graph, lanes, optimizer, clip);
+Trace train(const Graph& graph, int lanes, const std::string& optimizer, double clip,
+            engine::Algorithm algorithm = engine::Algorithm::direct) {
+  Training training(graph, lanes, optimizer, clip, algorithm);
   Trace trace;
   for (int64_t step = 0; step < 20; ++step) {
     const StepResult result = training.step(step);
@@ -185,11 +189,13 @@ Trace train(const Graph& graph, int lanes, const std::string& optimizer, double 
   return trace;
 }
 
-void expect_same_bits(const Graph& graph, const std::string& optimizer, double clip) {
-  const Trace one = train(graph, 1, optimizer, clip);
+void expect_same_bits(const Graph& graph, const std::string& optimizer, double clip,
+                      engine::Algorithm algorithm = engine::Algorithm::direct) {
+  SCOPED_TRACE(engine::to_string(algorithm));
+  const Trace one = train(graph, 1, optimizer, clip, algorithm);
   EXPECT_LT(one.losses.back(), one.losses.front()) << "it learns";
   for (const int lanes : {2, 3}) {
-    const Trace several = train(graph, lanes, optimizer, clip);
+    const Trace several = train(graph, lanes, optimizer, clip, algorithm);
     EXPECT_EQ(several.losses, one.losses) << lanes << " lanes";
     EXPECT_EQ(several.norms, one.norms) << lanes << " lanes";
     EXPECT_TRUE(several == one) << lanes << " lanes give other weights";
@@ -207,6 +213,12 @@ TEST(Lanes, GiveTheSameWeightsWithClippedLars) {
 }
 TEST(Lanes, GiveTheSameWeightsOnLenet) {
   expect_same_bits(small_lenet(), "sgd", 2.0);
+}
+
+TEST(Lanes, GiveTheSameWeightsByEveryAlgorithm) {
+  for (const engine::Algorithm algorithm : engine::kAlgorithms) {
+    expect_same_bits(small_resnet(), "sgd", 0, algorithm);
+  }
 }
 
 TEST(Lanes, WithoutAGrainDoNoHarm) {

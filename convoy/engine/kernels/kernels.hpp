@@ -61,6 +61,50 @@ struct ConvShape {
   bool plain_input = false;  ///< x is NCHW (the network's input) instead of nChw8c
 };
 
+/// Winograd's convolution F(M×M, 3×3), stride 1, at most 2 pixels of padding (winograd.cpp): fewer
+/// multiplications for a little accuracy. Backward-data is `forward` of backward_shape(s) with the
+/// turned kernel.
+struct Winograd {
+  bool (*supported)(const ConvShape& s);
+  /// Output tiles of the grain; `forward` works on a range of them.
+  int64_t (*tiles)(const ConvShape& s);
+  /// Floats of the transformed kernel.
+  int64_t (*kernel_size)(const ConvShape& s);
+  /// Transforms w (OIhw8i8o) for output blocks [b0, b1) of `forward`, or, turned, for input blocks
+  /// [b0, b1) of backward-data.
+  void (*kernel)(const ConvShape& s, bool turned, int64_t b0, int64_t b1, const float* w, float* u);
+  /// Floats of scratch per thread.
+  int64_t (*forward_scratch)(const ConvShape& s);
+  /// y = relu?(x ∗ w + bias?) for tiles [t0, t1), from the transformed kernel u.
+  void (*forward)(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const float* u,
+                  const float* bias, bool relu, float* y, float* scratch);
+  /// Floats of scratch for so many output blocks.
+  int64_t (*backward_weights_scratch)(const ConvShape& s, int64_t out_blocks);
+  /// dw (OIhw8i8o) for output blocks [b0, b1).
+  void (*backward_weights)(const ConvShape& s, int64_t b0, int64_t b1, const float* x,
+                           const float* dy, float* dw, float* scratch);
+};
+
+/// Convolution by lowering (lowering.cpp): the windows of images copied into the rows of a matrix,
+/// then one matrix product. Any kernel, stride, padding and dilation; groups 1.
+struct Lowering {
+  bool (*supported)(const ConvShape& s);
+  /// Floats of one image's rows.
+  int64_t (*image_floats)(const ConvShape& s);
+  /// y of images [n0, n1), `together` of them lowered at once (scratch for so many images).
+  void (*forward)(const ConvShape& s, int64_t n0, int64_t n1, int64_t together, const float* x,
+                  const float* w, const float* bias, bool relu, float* y, float* scratch);
+  /// dx of images [n0, n1) from dy and the weights as OIhw8o8i; scratch for one image.
+  void (*backward_data)(const ConvShape& s, int64_t n0, int64_t n1, const float* dy, const float* w,
+                        float* dx, float* scratch);
+  /// dw for output blocks [b0, b1); scratch for one image.
+  void (*backward_weights)(const ConvShape& s, int64_t b0, int64_t b1, const float* x,
+                           const float* dy, float* dw, float* scratch);
+};
+
+/// The convolution of dy that gives dx, for stride 1: channels exchanged, padding complemented.
+ConvShape backward_shape(const ConvShape& s);
+
 /// One table per instruction set; see select_kernels().
 struct Kernels {
   const char* isa;
@@ -181,6 +225,9 @@ struct Kernels {
   /// Swaps the inner 8×8 of `blocks` weight blocks: OIhw8i8o[o][i][kh][kw] → OIhw8o8i, the layout
   /// that backward-data reads. Same outer order.
   void (*transpose_blocks)(int64_t blocks, const float* from, float* to);
+
+  Lowering lowering;
+  Winograd winograd2, winograd4;
 };
 
 /// The best table for this CPU, or the named one ("generic", "avx2"); throws InputError if the CPU

@@ -17,6 +17,9 @@ void fill_linear(Kernels& kernels);
 void fill_conv_weights(Kernels& kernels);
 void fill_conv_data(Kernels& kernels);
 void fill_conv_plain(Kernels& kernels);
+void fill_lowering(Kernels& kernels);
+void fill_winograd(Kernels& kernels);
+void fill_winograd_weights(Kernels& kernels);
 void fill_peak(Kernels& kernels);
 
 }  // namespace convoy::engine::CONVOY_ISA

@@ -21,6 +21,9 @@ Kernels table() {
   fill_conv_weights(kernels);
   fill_conv_data(kernels);
   fill_conv_plain(kernels);
+  fill_lowering(kernels);
+  fill_winograd(kernels);
+  fill_winograd_weights(kernels);
   fill_peak(kernels);
   return kernels;
 }
