@@ -101,9 +101,10 @@ size_t smallest(const Item& item, Workspace form) {
   return static_cast<size_t>(best - item.options.begin());
 }
 
-/// Every item's smallest option, within a limit on workspaces where they are shared.
+/// Every item's smallest option.
 std::vector<size_t> all_smallest(const std::vector<Item>& items, Workspace form) {
   std::vector<size_t> taken;
+  taken.reserve(items.size());
   for (const Item& item : items) taken.push_back(smallest(item, form));
   return taken;
 }
