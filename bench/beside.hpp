@@ -70,11 +70,11 @@ inline Pair measure(const std::function<void()>& ours, const std::function<void(
 /// GFLOP/s of twelve independent chains of multiply-adds in registers: what a core can do at most.
 inline double peak_gflops() {
 #if defined(__x86_64__)
-  constexpr int64_t steps = 2'000'000;
+  constexpr int64_t kSteps = 2'000'000;
   std::vector<double> times(9);
   for (double& time : times) {
     time = seconds_of([] {
-      int64_t left = steps;
+      int64_t left = kSteps;
       asm volatile(
           "1:\n"
           "vfmadd231ps %%ymm0, %%ymm0, %%ymm1\n vfmadd231ps %%ymm0, %%ymm0, %%ymm2\n"
@@ -90,7 +90,7 @@ inline double peak_gflops() {
             "xmm10", "xmm11", "xmm12");
     });
   }
-  return steps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
+  return kSteps * 12.0 * 16 / *std::min_element(times.begin(), times.end()) / 1e9;
 #else
   return 0;
 #endif

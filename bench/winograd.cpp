@@ -45,8 +45,8 @@ std::vector<Layer> layers() {
 class Rival {
  public:
   Rival(const ConvShape& s, float* x, float* w, float* y) : stream_(engine_) {
-    const auto desc = [](memory::dims dims, Tag tag) {
-      return memory::desc(std::move(dims), memory::data_type::f32, tag);
+    const auto desc = [](const memory::dims& dims, Tag tag) {
+      return memory::desc(dims, memory::data_type::f32, tag);
     };
     const memory::desc xd = desc({s.n, s.ic, s.ih, s.iw}, Tag::nChw8c);
     const memory::desc yd = desc({s.n, s.oc, s.oh, s.ow}, Tag::nChw8c);

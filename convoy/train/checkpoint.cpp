@@ -123,11 +123,11 @@ class Matcher {
       lines.push_back(fmt::format("unexpected: {} {}", name, shape_text(tensor.shape)));
     }
     if (lines.empty()) return;
-    constexpr size_t most = 10;
+    constexpr size_t kMost = 10;
     const size_t total = lines.size();
-    if (total > most) {
-      lines.resize(most);
-      lines.push_back(fmt::format("and {} more", total - most));
+    if (total > kMost) {
+      lines.resize(kMost);
+      lines.push_back(fmt::format("and {} more", total - kMost));
     }
     refuse("{} does not fit the model:\n  {}", file_, join(lines, "\n  "));
   }
