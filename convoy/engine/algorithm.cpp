@@ -1,5 +1,7 @@
 #include "convoy/engine/algorithm.hpp"
 
+#include <vector>
+
 #include <fmt/ranges.h>
 
 #include "convoy/base/error.hpp"
@@ -100,8 +102,6 @@ const char* to_string(Algorithm algorithm) {
       return "winograd-2x2";
     case Algorithm::winograd4:
       return "winograd-4x4";
-    case Algorithm::fft:
-      return "fft";
   }
   return "?";
 }
@@ -128,7 +128,8 @@ Algorithm parse_algorithm(const std::string& name) {
 }
 
 Algorithm ConvAlgorithms::of(Direction direction) const {
-  return const_cast<ConvAlgorithms*>(this)->of(direction);
+  ConvAlgorithms copy = *this;
+  return copy.of(direction);
 }
 
 Algorithm& ConvAlgorithms::of(Direction direction) {
@@ -196,8 +197,6 @@ std::string obstacle(const Kernels& kernels, const ConvShape& s, Algorithm algor
         return "the network's input has no gradient";
       }
       return "";
-    case Algorithm::fft:
-      return "there is no such kernel yet";
   }
   return "";
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "convoy/base/units.hpp"
 #include "convoy/engine/kernels/kernels.hpp"
@@ -18,13 +17,11 @@ enum class Algorithm {
   lowering,   ///< windows copied into the rows of a matrix, one tall matrix product
   winograd2,  ///< F(2×2, 3×3): 2.25 times fewer multiplications
   winograd4,  ///< F(4×4, 3×3): 4 times fewer, at some cost in accuracy
-  fft,        ///< products of transforms, for large kernels
 };
 enum class Direction { forward, backward_data, backward_weights };
 
 inline constexpr Algorithm kAlgorithms[] = {Algorithm::direct, Algorithm::lowering,
-                                            Algorithm::winograd2, Algorithm::winograd4,
-                                            Algorithm::fft};
+                                            Algorithm::winograd2, Algorithm::winograd4};
 inline constexpr Direction kDirections[] = {Direction::forward, Direction::backward_data,
                                             Direction::backward_weights};
 

@@ -29,7 +29,7 @@ struct Plan {
   int lanes = 1;
   int threads_per_lane = 1;
   std::string isa;  ///< of our own kernels
-  /// What is not direct, by layer; see describe_algorithms().
+  /// By layer; convolutions that are not listed are direct.
   std::map<model::LayerId, engine::ConvAlgorithms> algorithms;
   YAML::Node algorithms_by_name;     ///< the same for plan.yaml
   std::vector<ConvProfile> profile;  ///< what they were chosen from; empty if the job names them

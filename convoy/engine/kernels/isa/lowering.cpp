@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
+#include "convoy/engine/kernels/isa/scratch.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
 
 namespace convoy::engine::CONVOY_ISA {
@@ -21,20 +22,15 @@ constexpr int kInputs = 4;  // rows of dw
 constexpr int64_t kDepth = 384;
 constexpr int64_t kRows = 16 * kStrip;
 
-int64_t blocks_of(int64_t channels) {
-  return (channels + kBlock - 1) / kBlock;
-}
-
 /// Columns of the lowered matrix.
 int64_t columns(const ConvShape& s) {
   const int64_t channels = s.plain_input ? s.ic : blocks_of(s.ic) * kBlock;
   return channels * s.kh * s.kw;
 }
 
-/// Floats from one row to the next: an odd number of lines, against cache conflicts.
+/// Floats from one row to the next.
 int64_t row_size(const ConvShape& s) {
-  constexpr int64_t kLine = 16;
-  return ((columns(s) + kLine - 1) / kLine | 1) * kLine;
+  return odd_lines(columns(s));
 }
 
 bool supported(const ConvShape& s) {

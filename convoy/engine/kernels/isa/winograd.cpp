@@ -15,7 +15,6 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
-using winograd::blocks_of;
 using winograd::Tiles;
 
 /// Output channel blocks and tiles of a register tile.
@@ -38,7 +37,7 @@ int64_t block_tiles(const ConvShape& s) {
 
 /// Floats of one element's slice of the transformed kernel: [panel][input channel][16 outputs].
 int64_t kernel_slice(int64_t ic, int64_t oc) {
-  return winograd::slice(blocks_of(ic) * kBlock * blocks_of(oc) * kBlock);
+  return odd_lines(blocks_of(ic) * kBlock * blocks_of(oc) * kBlock);
 }
 
 /// V output blocks × kStrip tiles, summed over all input channels.
@@ -68,8 +67,8 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   const int64_t in_blocks = blocks_of(s.ic);
   const int64_t out_blocks = blocks_of(s.oc);
   const int64_t step = block_tiles<M>(s);
-  const int64_t v_slice = winograd::slice(in_blocks * step * kBlock);
-  const int64_t m_slice = winograd::slice(out_blocks * step * kBlock);
+  const int64_t v_slice = odd_lines(in_blocks * step * kBlock);
+  const int64_t m_slice = odd_lines(out_blocks * step * kBlock);
   const int64_t u_slice = kernel_slice(s.ic, s.oc);
   float* v = scratch;
   float* m = scratch + kElements * v_slice;
@@ -209,8 +208,7 @@ void fill(Winograd& w) {
   w.kernel = kernel<M>;
   w.forward_scratch = [](const ConvShape& s) {
     const int64_t tile = block_tiles<M>(s) * kBlock;
-    return kElements *
-           (winograd::slice(blocks_of(s.ic) * tile) + winograd::slice(blocks_of(s.oc) * tile));
+    return kElements * (odd_lines(blocks_of(s.ic) * tile) + odd_lines(blocks_of(s.oc) * tile));
   };
   w.forward = forward<M>;
 }

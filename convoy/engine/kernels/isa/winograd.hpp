@@ -12,8 +12,7 @@
 // channels (or tiles), each of the (M+2)² products becomes a matrix product. The interpolation
 // points are 0, ±1, ±2 and ∞ for M = 4, and 0, ±1 and ∞ for M = 2.
 
-#include "convoy/engine/kernels/isa/vec.hpp"
-#include "convoy/engine/kernels/kernels.hpp"
+#include "convoy/engine/kernels/isa/scratch.hpp"
 
 namespace convoy::engine::CONVOY_ISA::winograd {
 
@@ -210,18 +209,6 @@ template <class Line, class In, class Out>
         [&](int c) __attribute__((always_inline)) { return half[r][c]; },
         [&](int c, Vec v) __attribute__((always_inline)) { out(r, c, v); });
   }
-}
-
-/// Floats between the slices of neighbouring tile elements: an odd number of cache lines, so that
-/// the elements of one tile do not fight for one set of the cache.
-inline int64_t slice(int64_t floats) {
-  constexpr int64_t kLine = 16;
-  const int64_t lines = (floats + kLine - 1) / kLine;
-  return (lines | 1) * kLine;
-}
-
-inline int64_t blocks_of(int64_t channels) {
-  return (channels + kBlock - 1) / kBlock;
 }
 
 /// The tiles of a grain's outputs, numbered row by row, image by image.

@@ -11,7 +11,6 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
-using winograd::blocks_of;
 using winograd::Tiles;
 
 /// Output blocks and input channels of a register tile.
@@ -36,9 +35,9 @@ struct Scratch {
   int64_t v, d, sums;  // floats per element
   Scratch(const ConvShape& s, int64_t out_blocks) {
     const int64_t tiles = block_tiles<M>(s) * kBlock;
-    v = winograd::slice(blocks_of(s.ic) * tiles);
-    d = winograd::slice(out_blocks * tiles);
-    sums = winograd::slice(out_blocks * kBlock * blocks_of(s.ic) * kBlock);
+    v = odd_lines(blocks_of(s.ic) * tiles);
+    d = odd_lines(out_blocks * tiles);
+    sums = odd_lines(out_blocks * kBlock * blocks_of(s.ic) * kBlock);
   }
   int64_t floats() const { return kElements * (v + d + sums); }
 };
