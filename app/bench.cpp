@@ -8,10 +8,11 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
-#include "convoy/base/random.hpp"
 #include "convoy/engine/peak.hpp"
 #include "convoy/model/zoo.hpp"
+#include "convoy/plan/measurements.hpp"
 #include "convoy/plan/plan.hpp"
+#include "convoy/plan/step_time.hpp"
 
 #include "app/verbs.hpp"
 
@@ -22,46 +23,20 @@ struct BenchArguments {
   std::string model;
   int64_t batch = 32;
   int64_t threads = 0;
-  int64_t threads_per_lane = 1;
+  int64_t threads_per_lane = 0;
   int64_t grain = 0;
-  std::string algorithms = "direct";
+  std::string algorithms = "auto";
   bool exact = false;
   int64_t steps = 10;
   int64_t warm_up = 2;
   bool json = false;
 };
 
-/// One batch of random samples in memory, the same for every step: no loader is measured here.
-class FixedBatch final : public sync::GrainSource {
- public:
-  FixedBatch(const model::Graph& graph, int64_t batch, int64_t grain)
-      : grain_(grain),
-        size_(graph.input_shape().size()),
-        inputs_(AlignedBuffer::of_floats(batch * size_)),
-        labels_(static_cast<size_t>(batch)) {
-    Stream random(1, Purpose::synthetic);
-    for (float& value : inputs_.floats()) value = 2 * random.uniform() - 1;
-    for (int32_t& label : labels_) {
-      label = static_cast<int32_t>(random.below(static_cast<uint32_t>(graph.classes())));
-    }
-  }
-  Samples get(int64_t, int64_t grain) override {
-    return {inputs_.floats().data() + grain * grain_ * size_, labels_.data() + grain * grain_};
-  }
-  void release(int64_t, int64_t) override {}
-
- private:
-  int64_t grain_;
-  int64_t size_;
-  AlignedBuffer inputs_;
-  std::vector<int32_t> labels_;
-};
-
 struct Measured {
   plan::Planned planned;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<sync::Stepper> stepper;
-  std::unique_ptr<FixedBatch> batch;
+  std::unique_ptr<plan::RandomBatch> batch;
   double step_seconds = 0;  ///< median
 };
 
@@ -74,7 +49,9 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   job.engine.algorithms = a.algorithms;
   job.engine.precision = a.exact ? "exact" : "fast";
   job.engine.threads_per_lane = a.threads_per_lane;
-  if (a.threads > 0) job.engine.lanes = std::max<int64_t>(1, a.threads / a.threads_per_lane);
+  if (a.threads > 0) {
+    job.engine.lanes = std::max<int64_t>(1, a.threads / std::max<int64_t>(1, a.threads_per_lane));
+  }
   Measured m;
   m.optimizer = optim::make_optimizer(job.train);
   m.planned = plan::make_plan(job, graph, *m.optimizer, usable_cores(), plan_options());
@@ -82,7 +59,7 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
                                               m.planned.plan.stepper(job.train));
   engine::initialise(m.planned.program->arena(), 1, m.stepper->weights());
   m.stepper->weights_changed();
-  m.batch = std::make_unique<FixedBatch>(graph, a.batch, m.planned.plan.grain);
+  m.batch = std::make_unique<plan::RandomBatch>(graph, a.batch, m.planned.plan.grain);
   int64_t step = 0;
   for (; step < a.warm_up; ++step) m.stepper->step(step, job.train.lr.peak, *m.batch);
   if (profile) m.stepper->take_profile();
@@ -92,9 +69,7 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
     m.stepper->step(step, job.train.lr.peak, *m.batch);
     times.push_back((now() - before).value);
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2),
-                   times.end());
-  m.step_seconds = times[times.size() / 2];
+  m.step_seconds = plan::median(std::move(times));
   return m;
 }
 
@@ -237,9 +212,9 @@ void add_options(CLI::App* verb, const std::shared_ptr<BenchArguments>& a) {
       ->capture_default_str();
   verb->add_option("--threads", a->threads, "Threads in all (default: every usable core)")
       ->check(CLI::NonNegativeNumber);
-  verb->add_option("--threads-per-lane", a->threads_per_lane, "Threads that share a lane")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  verb->add_option("--threads-per-lane", a->threads_per_lane,
+                   "Threads that share a lane (default: by the plan)")
+      ->check(CLI::PositiveNumber);
   verb->add_option("--grain", a->grain, "Samples per grain (default: by the plan)")
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--algorithms", a->algorithms,
@@ -268,6 +243,7 @@ void add_bench(CLI::App& app, Run& run) {
   add_options(layers, a);
   layers->callback([&run, a] { run = [a] { return bench_layers(*a); }; });
   add_bench_conv(*bench, run);
+  add_bench_lowering(*bench, run);
   auto* peak = bench->add_subcommand("peak", "What the cores can do at most: FMA and copy rates");
   peak->add_flag("--json", a->json, "Print one JSON object");
   peak->callback([&run, a] { run = [a] { return bench_peak(a->json); }; });

@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/engine/conv_trial.hpp"
+#include "convoy/plan/measurements.hpp"
 
 #include "app/verbs.hpp"
 
@@ -55,26 +56,9 @@ ConvShape parse_layer(const std::string& text) {
   return s;
 }
 
-double median_seconds(const std::function<void()>& work) {
-  constexpr int kLeast = 5;
-  constexpr Seconds kEnough{0.3};
-  work();
-  std::vector<double> times;
-  const Seconds begin = now();
-  while (static_cast<int>(times.size()) < kLeast || now() - begin < kEnough) {
-    const Seconds before = now();
-    work();
-    times.push_back((now() - before).value);
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<ptrdiff_t>(times.size() / 2),
-                   times.end());
-  return times[times.size() / 2];
-}
-
 int bench_conv(const ConvArguments& a) {
   const ConvShape s = parse_layer(a.layer);
-  const double flops =
-      2.0 * static_cast<double>(s.n * s.ic * s.oc * s.oh * s.ow) * static_cast<double>(s.kh * s.kw);
+  const double flops = engine::conv_work(s).value;
   nlohmann::json rows = nlohmann::json::array();
   if (!a.json) {
     fmt::print("{:<14} {:<17} {:>9} {:>9} {:>10} {:>10} {:>11} {:>11}\n", "algorithm", "direction",
@@ -89,7 +73,7 @@ int bench_conv(const ConvArguments& a) {
       algorithms.of(direction) = algorithm;
       engine::ConvTrial trial(s, algorithms, a.threads);
       trial.fill(1);
-      const double seconds = median_seconds([&] { trial.run(direction); });
+      const double seconds = plan::median_seconds([&] { trial.run(direction); });
       if (algorithm == Algorithm::direct) direct[static_cast<size_t>(direction)] = seconds;
       const double ratio = direct[static_cast<size_t>(direction)] / seconds;
       const engine::ConvTrial::Error error = trial.error(direction, a.check);

@@ -32,10 +32,12 @@ int eval_verb(const EvalArguments& a) {
            given.string());
   }
   job::Job job = job::read_job(is_run ? given / "job.yaml" : given, a.set);
-  // Nothing is measured for one pass over the data: the run's own algorithms, or direct ones.
-  if (job.engine.algorithms == "auto") {
-    const fs::path plan = given / "plan.yaml";
-    job.engine.algorithms = is_run && fs::exists(plan) ? plan.string() : "direct";
+  // Nothing is measured for one pass over the data: the run's own plan, or what needs none.
+  if (const fs::path plan = given / "plan.yaml"; is_run && fs::exists(plan)) {
+    train::keep_plan(job, plan);
+  } else {
+    if (job.engine.algorithms == "auto") job.engine.algorithms = "direct";
+    if (job.train.batch == 0) job.train.batch = job::Train{}.batch;
   }
   const fs::path checkpoint = a.checkpoint.empty()
                                   ? given / "checkpoints" / (a.which + ".safetensors")

@@ -20,7 +20,10 @@ struct PlanArguments {
 };
 
 int plan_verb(const PlanArguments& a) {
-  const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), plan_options());
+  plan::PlanOptions options = plan_options();
+  options.thorough = a.profile;
+  options.predict = true;
+  const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), options);
   const plan::Plan& plan = p.planned.plan;
   std::string text = plan::describe(plan);
   for (const std::string& reason : plan.reasons) text += "  " + reason + "\n";
@@ -54,12 +57,15 @@ int plan_verb(const PlanArguments& a) {
 plan::PlanOptions plan_options() {
   plan::PlanOptions options;
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  options.progress = [terminal](int done, int all, const std::string& what) {
-    if (terminal) {
-      fmt::print(stderr, "\r\033[Kmeasuring {}/{}: {}{}", done + 1, all, what,
-                 done + 1 == all ? "\r\033[K" : "");
-    } else if (done == 0) {
-      fmt::print(stderr, "measuring {} ways to compute convolutions, once for this machine\n", all);
+  options.measure = true;
+  options.progress = [terminal, said = false](int done, int all, const std::string& what) mutable {
+    if (terminal && done == all) {
+      fmt::print(stderr, "\r\033[K");
+    } else if (terminal) {
+      fmt::print(stderr, "\r\033[Kmeasuring {}/{}: {}", done + 1, all, what);
+    } else if (!said) {
+      said = true;
+      fmt::print(stderr, "measuring what is fastest, once for this machine and model …\n");
     }
     std::fflush(stderr);
   };

@@ -45,23 +45,6 @@ std::string amount(Flops flops) {
   return fmt::format("{:.3g} {}", value, kUnits[unit]);
 }
 
-/// A run goes on with the grain and the algorithms it was planned with, wherever it is resumed:
-/// they are part of the arithmetic, while the number of lanes, from which a plan derives them, is
-/// not.
-void keep_plan(job::Job& job, const train::RunFolder& run) {
-  if (!std::filesystem::exists(run.plan())) return;
-  const std::string file = run.plan().string();
-  if (job.engine.algorithms == "auto") job.engine.algorithms = file;
-  if (job.engine.grain > 0) return;
-  try {
-    const auto grain = YAML::LoadFile(file)["grain"].as<int64_t>();
-    if (grain > 0 && job.train.batch % grain == 0) job.engine.grain = grain;
-  } catch (const YAML::Exception& error) {
-    refuse("{}: no plan can be read from it ({}); name the run's grain by --set engine.grain=N",
-           file, error.what());
-  }
-}
-
 /// Whoever read the output may have gone away: no reason to end a training, so failures are
 /// ignored.
 void say(const std::string& text) {
@@ -70,12 +53,14 @@ void say(const std::string& text) {
 }
 
 void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
+  std::string batch;
+  for (const std::string& line : p.batch_table) batch += "        " + line + "\n";
   say(fmt::format("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
                   p.graph.parameter_count(), amount(p.graph.training_flops())) +
       fmt::format("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
                   p.source.train->size(), p.source.test->size(),
                   model::to_string(p.source.train->shape()), p.source.train->classes()) +
-      plan::describe(p.planned.plan) + fmt::format("run     {}\n", folder.string()));
+      plan::describe(p.planned.plan) + batch + fmt::format("run     {}\n", folder.string()));
 }
 
 void print_summary(const train::Summary& s, const train::Prepared& p, const train::RunFolder& run) {
@@ -106,7 +91,7 @@ int train_verb(const TrainArguments& a) {
   std::optional<train::RunFolder> resumed;
   if (resume) resumed.emplace(train::RunFolder::resume(a.resume));
   job::Job job = job::read_job(file, a.set);
-  if (resume) keep_plan(job, *resumed);
+  if (resume && std::filesystem::exists(resumed->plan())) train::keep_plan(job, resumed->plan());
   train::Prepared prepared = train::prepare_job(std::move(job), plan_options());
   train::RunFolder run =
       resume ? std::move(*resumed)

@@ -66,16 +66,17 @@ ConvCost lowering_cost(const Kernels& kernels, const ConvShape& s, Direction dir
   return cost;
 }
 
-ConvCost winograd_cost(const Winograd& w, int tile, const ConvShape& s, Direction direction,
-                       int threads) {
-  const int64_t elements = (tile + 2) * (tile + 2);
+/// `elements` values of a transformed tile, with one of a kernel multiplied by one of the data
+/// (`products` multiplications for all of them).
+ConvCost tiled_cost(const TiledConv& w, int64_t elements, int64_t products, const ConvShape& s,
+                    Direction direction, int threads) {
   const ConvShape shape = direction == Direction::backward_data ? backward_shape(s) : s;
   const auto tiles = static_cast<double>(w.tiles(shape));
   const double both = channels(s.ic) + channels(s.oc);
-  // Each transform applies a line of about 2·(tile + 2) operations to rows and columns.
+  // A transform takes a few operations per element for its rows and as many for its columns.
   const double transforms = tiles * both * 4.0 * static_cast<double>(elements);
   ConvCost cost;
-  cost.work = {2.0 * static_cast<double>(elements) * tiles * channels(s.ic) * channels(s.oc) +
+  cost.work = {2.0 * static_cast<double>(products) * tiles * channels(s.ic) * channels(s.oc) +
                transforms};
   const int64_t out_blocks = (s.oc + kBlock - 1) / kBlock;
   cost.workspace = {kFloat * threads *
@@ -92,6 +93,11 @@ ConvCost winograd_cost(const Winograd& w, int tile, const ConvShape& s, Directio
 
 }  // namespace
 
+bool is_tiled(Algorithm algorithm) {
+  return algorithm == Algorithm::winograd2 || algorithm == Algorithm::winograd4 ||
+         algorithm == Algorithm::fft;
+}
+
 const char* to_string(Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::direct:
@@ -102,6 +108,8 @@ const char* to_string(Algorithm algorithm) {
       return "winograd-2x2";
     case Algorithm::winograd4:
       return "winograd-4x4";
+    case Algorithm::fft:
+      return "fft";
   }
   return "?";
 }
@@ -185,11 +193,19 @@ std::string obstacle(const Kernels& kernels, const ConvShape& s, Algorithm algor
     case Algorithm::winograd2:
     case Algorithm::winograd4:
       if (s.kh != 3 || s.kw != 3) return fmt::format("its kernel is {}×{}, not 3×3", s.kh, s.kw);
+      [[fallthrough]];
+    case Algorithm::fft:
+      if (s.kh < 3 || s.kw < 3) {
+        return fmt::format("its kernel is {}×{}, too small to gain", s.kh, s.kw);
+      }
       if (s.stride_h != 1 || s.stride_w != 1) return "its stride is not 1";
       if (s.dilation_h != 1 || s.dilation_w != 1) return "it is dilated";
       if (s.groups != 1) return "it has groups";
       if (s.plain_input) return "it reads the network's input, which is not blocked";
-      if (!kernels.winograd4.supported(s)) return "its padding is larger than 2";
+      if (s.pad_h >= s.kh || s.pad_w >= s.kw) return "its padding is as large as its kernel";
+      if (!tiled_of(kernels, algorithm).supported(s)) {
+        return fmt::format("its kernel is {}×{}, larger than a tile allows", s.kh, s.kw);
+      }
       return "";
     case Algorithm::lowering:
       if (!kernels.lowering.supported(s)) return "it has groups";
@@ -201,15 +217,22 @@ std::string obstacle(const Kernels& kernels, const ConvShape& s, Algorithm algor
   return "";
 }
 
+Flops conv_work(const ConvShape& s) {
+  return {2.0 * static_cast<double>(s.n * s.oc * s.oh * s.ow) *
+          static_cast<double>(s.ic / s.groups * s.kh * s.kw)};
+}
+
 ConvCost conv_cost(const Kernels& kernels, const ConvShape& s, Algorithm algorithm,
                    Direction direction, int threads_per_lane) {
   switch (algorithm) {
     case Algorithm::lowering:
       return lowering_cost(kernels, s, direction, threads_per_lane);
     case Algorithm::winograd2:
-      return winograd_cost(kernels.winograd2, 2, s, direction, threads_per_lane);
+      return tiled_cost(kernels.winograd2, 16, 16, s, direction, threads_per_lane);
     case Algorithm::winograd4:
-      return winograd_cost(kernels.winograd4, 4, s, direction, threads_per_lane);
+      return tiled_cost(kernels.winograd4, 36, 36, s, direction, threads_per_lane);
+    case Algorithm::fft:
+      return tiled_cost(kernels.fft, 260, 520, s, direction, threads_per_lane);
     default:
       return direct_cost(kernels, s, direction, threads_per_lane);
   }

@@ -17,13 +17,18 @@ enum class Algorithm {
   lowering,   ///< windows copied into the rows of a matrix, one tall matrix product
   winograd2,  ///< F(2×2, 3×3): 2.25 times fewer multiplications
   winograd4,  ///< F(4×4, 3×3): 4 times fewer, at some cost in accuracy
+  fft,        ///< spectra of 16×16 tiles: for large kernels
 };
 enum class Direction { forward, backward_data, backward_weights };
 
 inline constexpr Algorithm kAlgorithms[] = {Algorithm::direct, Algorithm::lowering,
-                                            Algorithm::winograd2, Algorithm::winograd4};
+                                            Algorithm::winograd2, Algorithm::winograd4,
+                                            Algorithm::fft};
 inline constexpr Direction kDirections[] = {Direction::forward, Direction::backward_data,
                                             Direction::backward_weights};
+
+/// One of those with transformed kernels: see TiledConv.
+bool is_tiled(Algorithm algorithm);
 
 const char* to_string(Algorithm algorithm);
 const char* to_string(Direction direction);
@@ -52,6 +57,9 @@ std::map<model::LayerId, ConvAlgorithms> wherever_possible(const model::Graph& g
 /// Why the algorithm cannot do this direction of this convolution; empty if it can.
 std::string obstacle(const Kernels& kernels, const ConvShape& shape, Algorithm algorithm,
                      Direction direction);
+
+/// Operations of the definition, in any direction.
+Flops conv_work(const ConvShape& shape);
 
 /// What one direction of a convolution costs by an algorithm, on one grain.
 struct ConvCost {

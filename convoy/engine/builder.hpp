@@ -175,11 +175,11 @@ std::vector<Node> plan_nodes(const model::Graph& graph);
 using Backward = std::function<void()>;
 
 Backward emit_conv(Builder& b, const Node& node);
-const Winograd& winograd_of(const Kernels& kernels, Algorithm algorithm);
-void emit_winograd_forward(Builder& b, const Node& node, const ConvShape& s, Algorithm algorithm,
-                           BufferId x, BufferId y);
-void emit_winograd_data(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
-                        BufferId dy, BufferId dx);
+const TiledConv& tiled_of(const Kernels& kernels, Algorithm algorithm);
+void emit_tiled_forward(Builder& b, const Node& node, const ConvShape& s, Algorithm algorithm,
+                        BufferId x, BufferId y);
+void emit_tiled_data(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                     BufferId dy, BufferId dx);
 void emit_lowering_forward(Builder& b, const Node& node, const ConvShape& s, BufferId x,
                            BufferId y);
 /// `transposed`: where the prepared weights hold them as OIhw8o8i.
@@ -187,8 +187,8 @@ void emit_lowering_data(Builder& b, model::LayerId id, const ConvShape& s, int64
                         BufferId dy, BufferId dx);
 void emit_lowering_weights(Builder& b, model::LayerId id, const ConvShape& s, BufferId x,
                            BufferId dy);
-void emit_winograd_weights(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
-                           BufferId x, BufferId dy);
+void emit_tiled_weights(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                        BufferId x, BufferId dy);
 Backward emit_norm(Builder& b, const Node& node);
 Backward emit_linear(Builder& b, const Node& node);
 Backward emit_activation(Builder& b, const Node& node);

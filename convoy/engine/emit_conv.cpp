@@ -267,10 +267,6 @@ ConvAlgorithms chosen(Builder& b, model::LayerId id, const ConvShape& s) {
   return found->second;
 }
 
-bool is_winograd(Algorithm algorithm) {
-  return algorithm == Algorithm::winograd2 || algorithm == Algorithm::winograd4;
-}
-
 }  // namespace
 
 Backward emit_conv(Builder& b, const Node& node) {
@@ -283,8 +279,8 @@ Backward emit_conv(Builder& b, const Node& node) {
   out.buffer = b.new_floats(out.stored.size());
   out.wants_gradient = true;
   const ConvAlgorithms algorithms = chosen(b, node.head, parts.shape);
-  if (is_winograd(algorithms.forward)) {
-    emit_winograd_forward(b, node, parts.shape, algorithms.forward, x, out.buffer);
+  if (is_tiled(algorithms.forward)) {
+    emit_tiled_forward(b, node, parts.shape, algorithms.forward, x, out.buffer);
   } else if (algorithms.forward == Algorithm::lowering) {
     emit_lowering_forward(b, node, parts.shape, x, out.buffer);
   } else {
@@ -296,8 +292,8 @@ Backward emit_conv(Builder& b, const Node& node) {
     const BufferId dy = result.gradient;
     emit_mask_and_bias(b, node, result.stored, result.buffer, dy);
     const BufferId input = plain ? kNone : b.available(from);
-    if (is_winograd(algorithms.backward_weights)) {
-      emit_winograd_weights(b, node.head, parts.shape, algorithms.backward_weights, input, dy);
+    if (is_tiled(algorithms.backward_weights)) {
+      emit_tiled_weights(b, node.head, parts.shape, algorithms.backward_weights, input, dy);
     } else if (algorithms.backward_weights == Algorithm::lowering) {
       emit_lowering_weights(b, node.head, parts.shape, input, dy);
     } else if (b.kernels.conv_backward_weights_supported(parts.shape)) {
@@ -308,8 +304,8 @@ Backward emit_conv(Builder& b, const Node& node) {
     b.completes(node.head);
     if (!b.value(from).wants_gradient) return;
     const BufferId dx = b.new_floats(b.value(from).stored.size());
-    if (is_winograd(algorithms.backward_data)) {
-      emit_winograd_data(b, node.head, parts.shape, algorithms.backward_data, dy, dx);
+    if (is_tiled(algorithms.backward_data)) {
+      emit_tiled_data(b, node.head, parts.shape, algorithms.backward_data, dy, dx);
     } else if (algorithms.backward_data == Algorithm::lowering) {
       emit_lowering_data(b, node.head, parts.shape, transposed_weights(b, node.head, parts).offset,
                          dy, dx);

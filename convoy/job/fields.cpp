@@ -111,7 +111,10 @@ std::vector<Field> training() {
   return {
       {.key = "train.batch", .place = at<&Job::train, &Train::batch>,
        .help = "Samples of one update, over all lanes and workers together.",
-       .unit = "samples", .range = between(1, kLargestBatch),
+       .more = "auto: the batch with the least predicted time to the target, from measured steps "
+               "and the gradient noise of the first ones (docs/algorithms.md); needs "
+               "train.lr.base_batch.",
+       .unit = "samples", .range = between(0, kLargestBatch), .zero = "auto",
        .also = {"batch_size", "batchsize"}},
       {.key = "train.epochs", .place = at<&Job::train, &Train::epochs>,
        .help = "How many times the training set is passed; need not be whole.",
@@ -213,21 +216,24 @@ std::vector<Field> machine() {
       {.key = "engine.grain", .place = at<&Job::engine, &Engine::grain>,
        .help = "Samples of one grain, the slice of a batch that a lane runs end to end.",
        .more = "Divides the batch. Batch norm takes its statistics over a grain, so the grain is "
-               "part of the result; the number of lanes is not.",
+               "part of the result; the number of lanes is not. auto: by measurement.",
        .unit = "samples", .range = from(0), .zero = "auto",
        .also = {"grain_size", "micro_batch"}},
       {.key = "engine.lanes", .place = at<&Job::engine, &Engine::lanes>,
-       .help = "Grains that run at the same time.", .more = "auto: one lane per physical core.",
+       .help = "Grains that run at the same time.",
+       .more = "auto: one lane per physical core, or fewer with several threads each if that is "
+               "measured to be faster.",
        .range = between(0, 4096), .zero = "auto", .also = {"num_threads", "cores", "cpus"}},
       {.key = "engine.threads_per_lane", .place = at<&Job::engine, &Engine::threads_per_lane>,
        .help = "Threads inside a lane.",
-       .more = "More than one is for models whose memory per lane would be too large.",
-       .range = between(1, 4096)},
+       .more = "More than one is for models whose memory per lane would be too large, or where it "
+               "is measured to be faster.",
+       .range = between(0, 4096), .zero = "auto"},
       {.key = "engine.algorithms", .place = at<&Job::engine, &Engine::algorithms>,
        .help = "How convolutions are computed.",
        .more = "auto: for each layer and direction the fastest that fits into memory, measured on "
-               "this machine (docs/algorithms.md). direct, lowering, winograd-2x2, winograd-4x4: "
-               "that one wherever it is possible. Else the path of a plan.yaml, whose algorithms "
+               "this machine (docs/algorithms.md). direct, lowering, winograd-2x2, "
+               "winograd-4x4, fft: that one wherever it is possible. Else the path of a plan.yaml, whose algorithms "
                "are taken as they are.",
        .also = {"algorithm", "conv"}},
       {.key = "engine.precision", .place = at<&Job::engine, &Engine::precision>,

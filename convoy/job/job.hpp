@@ -53,7 +53,7 @@ struct LearningRate {
 inline constexpr int64_t kLargestBatch = int64_t{1} << 24;
 
 struct Train {
-  int64_t batch = 128;
+  int64_t batch = 128;  ///< 0: auto
   double epochs = 10;
   int64_t max_steps = 0;   ///< 0: no limit
   double max_seconds = 0;  ///< written train.max_time ("90s", "2h"); 0: no limit
@@ -77,13 +77,13 @@ struct Train {
 };
 
 struct Engine {
-  int64_t grain = 0;  ///< samples per grain; 0: auto
-  int64_t lanes = 0;  ///< 0: one per core
-  int64_t threads_per_lane = 1;
+  int64_t grain = 0;               ///< samples per grain; 0: auto
+  int64_t lanes = 0;               ///< 0: one per core
+  int64_t threads_per_lane = 0;    ///< 0: auto
   Bytes memory{0};                 ///< most memory the run may take; 0: what the machine has free
   std::string precision = "fast";  ///< exact: no algorithm that rounds more than the definition
   /// auto, the name of an algorithm, or a plan file; see convoy/plan/algorithms.hpp.
-  std::string algorithms = "direct";
+  std::string algorithms = "auto";
   bool operator==(const Engine&) const = default;
 };
 

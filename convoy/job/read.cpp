@@ -315,6 +315,10 @@ void Reader::check_training() {
       break;
     }
   }
+  if (are_fine({"train.batch", "train.lr.base_batch"}) && train.batch == 0 && lr.base_batch == 0) {
+    complain("train.lr.base_batch",
+             "missing; train.batch: auto needs to know which batch train.lr.peak is meant for");
+  }
   if (are_fine({"train.lr.peak", "train.lr.final"}) && lr.final > lr.peak) {
     complain("train.lr.final", fmt::format("{} is more than train.lr.peak, {}", lr.final, lr.peak));
   }

@@ -38,6 +38,9 @@ Graph from_yaml(const YAML::Node& node, const std::string& file, const ZooOption
 /// The graph written out layer by layer (no repeat blocks); from_yaml reads it back.
 std::string to_yaml(const Graph& graph);
 
+/// The same for the same graph, and hardly ever for another.
+uint64_t fingerprint(const Graph& graph);
+
 /// Every layer kind with its keys, as Markdown: the reference part of docs/model.md.
 std::string layer_reference();
 

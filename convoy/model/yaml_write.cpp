@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/file.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/model/layer_table.hpp"
 #include "convoy/model/yaml.hpp"
@@ -60,6 +61,11 @@ std::string to_yaml(const Graph& graph) {
     text += "}\n";
   }
   return text;
+}
+
+uint64_t fingerprint(const Graph& graph) {
+  const std::string text = to_yaml(graph);
+  return checksum({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
 }  // namespace convoy::model

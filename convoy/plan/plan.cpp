@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/ranges.h>
 #include <yaml-cpp/yaml.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/file.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/data/loader.hpp"
+#include "convoy/model/yaml.hpp"
 #include "convoy/plan/algorithms.hpp"
+#include "convoy/plan/step_time.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -35,11 +39,37 @@ int64_t auto_grain(int64_t batch, int lanes) {
   return 1;
 }
 
+/// What of a plan decides how long it takes and how much memory.
+struct Layout {
+  int64_t grain = 1;
+  int lanes = 1;
+  int threads = 1;  ///< per lane
+};
+
+std::string to_string(const Layout& l) {
+  return fmt::format("grain {} on {}{}", l.grain, plural(l.lanes, "lane"),
+                     l.threads > 1 ? fmt::format(" of {} threads", l.threads) : "");
+}
+
+Layout layout_of(const Plan& plan) {
+  return {plan.grain, plan.lanes, plan.threads_per_lane};
+}
+
+/// Another layout has to be so much faster to be taken: less is within what measurements vary.
+constexpr double kClearlyFaster = 0.95;
+
 class Planner {
  public:
   Planner(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
           const CoreMap& cores, const PlanOptions& options)
-      : job_(job), graph_(graph), optimizer_(optimizer), cores_(cores), options_(options) {
+      : job_(job),
+        graph_(graph),
+        optimizer_(optimizer),
+        cores_(cores),
+        options_(options),
+        known_(options.known
+                   ? options.known
+                   : std::make_shared<Measurements>(options.profile_cache, options.note)) {
     before_ = resident_memory();
     limit_ = available_memory();
     if (job.engine.memory.value > 0) {
@@ -50,18 +80,30 @@ class Planner {
   }
 
   Planned run() {
-    const bool lanes_pinned = job_.engine.lanes > 0;
-    const int lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
-    const bool grain_pinned = job_.engine.grain > 0;
+    Planned planned = by_rule();
+    if (options_.measure && (options_.predict || !alternatives(planned.plan).empty())) {
+      planned = by_measurement(std::move(planned));
+    }
+    known_->save();
+    return planned;
+  }
 
-    const int64_t first = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, lanes);
-    Plan wanted = attempt(first, lanes);
-    if (!grain_pinned) wanted = leaner(std::move(wanted), lanes);
+ private:
+  Planned by_rule() {
+    const bool lanes_pinned = job_.engine.lanes > 0;
+    const bool grain_pinned = job_.engine.grain > 0;
+    Layout first;
+    first.threads = wanted_threads();
+    first.lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
+    first.grain = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, first.lanes);
+    Plan wanted = attempt(first);
+    if (!grain_pinned) wanted = leaner(std::move(wanted), first);
     if (fits(wanted)) return finish(std::move(wanted), "");
-    for (int fewer = lanes; fewer >= 1; --fewer) {
+    for (Layout l = first; l.lanes >= 1; --l.lanes) {
       for (const int64_t grain : divisors(job_.train.batch)) {
-        if (grain > wanted.grain || (grain_pinned && grain != first)) continue;
-        Plan next = attempt(grain, fewer);
+        if (grain > wanted.grain || (grain_pinned && grain != first.grain)) continue;
+        l.grain = grain;
+        Plan next = attempt(l);
         if (!fits(next)) continue;
         return finish(std::move(next),
                       fmt::format("memory: grain {} on {} would take {}, {} may be used",
@@ -73,56 +115,120 @@ class Planner {
     refuse_with_advice(wanted);
   }
 
- private:
+  /// Tries what takes no more memory than `base` and keeps the fastest.
+  Planned by_measurement(Planned base) {
+    base.plan.step = step_time(base);
+    std::string tried =
+        fmt::format("step: {} with {}", to_string(base.plan.step), to_string(layout_of(base.plan)));
+    Planned best = std::move(base);
+    for (const Layout& l : alternatives(best.plan)) {
+      Plan plan = attempt(l);
+      // Its lanes may not find enough grains, and then it is none.
+      if (plan.lanes != l.lanes || !fits(plan)) continue;
+      const auto same_grain =
+          l.grain == best.plan.grain ? std::optional(best.plan.algorithms) : std::nullopt;
+      Planned other = finish(std::move(plan), "", same_grain);
+      other.plan.step = step_time(other);
+      tried += fmt::format(", {} with {}", to_string(other.plan.step), to_string(l));
+      if (other.plan.step.value < kClearlyFaster * best.plan.step.value) best = std::move(other);
+    }
+    best.plan.reasons.push_back(tried);
+    best.plan.before = resident_memory();
+    return best;
+  }
+
+  std::vector<Layout> alternatives(const Plan& plan) const {
+    std::vector<Layout> all;
+    const Layout base = layout_of(plan);
+    if (job_.engine.grain == 0 && base.grain % 2 == 0 && base.grain / 2 >= kSmallestLeanGrain) {
+      all.push_back({base.grain / 2, base.lanes, base.threads});
+    }
+    if (job_.engine.lanes == 0 && job_.engine.threads_per_lane == 0) {
+      for (Layout l = base; l.lanes % 2 == 0;) {
+        l.lanes /= 2;
+        l.threads *= 2;
+        all.push_back(l);
+      }
+    }
+    return all;
+  }
+
+  /// Of the plan's batch; measured once for a model and layout.
+  Seconds step_time(const Planned& planned) {
+    const Plan& plan = planned.plan;
+    const std::string algorithms = YAML::Dump(plan.algorithms_by_name);
+    const std::string key = fmt::format(
+        "step of {} {:016x}, {} of {}, algorithms {:016x}, {}", plan.model,
+        model::fingerprint(graph_),
+        plural(measured_rounds(plan.batch, plan.grain, plan.lanes), "round"),
+        to_string(layout_of(plan)),
+        checksum({reinterpret_cast<const uint8_t*>(algorithms.data()), algorithms.size()}),
+        job_.train.optimizer);
+    auto values = known_->find(key);
+    if (!values) {
+      if (options_.progress) {
+        options_.progress(0, 1, fmt::format("steps with {}", to_string(layout_of(plan))));
+      }
+      const StepTime time = measure_step(*planned.program, optimizer_, plan.stepper(job_.train));
+      if (options_.progress) options_.progress(1, 1, "");
+      values = {time.round.value, time.update.value};
+      known_->put(key, *values);
+    }
+    return StepTime{{values->at(0)}, {values->at(1)}}.of(plan.batch, plan.grain, plan.lanes);
+  }
+
   /// Compiling has grown the process, too: kernels are generated at run time.
   bool fits(const Plan& plan) const {
     const Bytes grown{std::max<int64_t>(0, (resident_memory() - before_).value)};
     return plan.allocated() + grown <= limit_;
   }
 
+  int wanted_threads() const {
+    return static_cast<int>(std::max<int64_t>(1, job_.engine.threads_per_lane));
+  }
+
   int64_t wanted_lanes() const {
     if (job_.engine.lanes > 0) return job_.engine.lanes;
-    return std::max<int64_t>(1, cores_.physical / job_.engine.threads_per_lane);
+    return std::max<int64_t>(1, cores_.physical / wanted_threads());
   }
 
   /// The same plan with a smaller grain, if that saves much memory for nothing.
-  Plan leaner(Plan plan, int lanes) {
+  Plan leaner(Plan plan, Layout l) {
     for (const int64_t grain : divisors(job_.train.batch)) {
       if (grain >= plan.grain) continue;
       const int64_t lane = plan.memory.activations.value / plan.lanes;
       const bool ample =
           lane > kAmpleActivations && lane > kActivationsPerWeight * plan.memory.weights.value;
       if (!ample || grain < kSmallestLeanGrain) break;
-      plan = attempt(grain, lanes);
+      l.grain = grain;
+      plan = attempt(l);
     }
     return plan;
   }
 
-  /// The program for a grain; compiled once.
-  std::unique_ptr<engine::Program>& program(int64_t grain) {
-    auto& compiled = programs_[grain];
-    if (!compiled) {
-      compiled = compile(grain, {});
-    }
+  /// The program with direct convolutions; compiled once.
+  std::unique_ptr<engine::Program>& program(const Layout& l) {
+    auto& compiled = programs_[{l.grain, l.threads}];
+    if (!compiled) compiled = compile(l, {});
     return compiled;
   }
 
-  Plan attempt(int64_t grain, int lanes) { return attempt(grain, lanes, job_.train.batch); }
+  Plan attempt(const Layout& l) { return attempt(l, job_.train.batch); }
 
-  Plan attempt(int64_t grain, int lanes, int64_t batch) {
+  Plan attempt(const Layout& l, int64_t batch) {
     Plan plan;
     plan.model = graph_.name();
     plan.batch = batch;
-    plan.grain = grain;
-    plan.lanes = static_cast<int>(std::min<int64_t>(lanes, batch / grain));
-    plan.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
+    plan.grain = l.grain;
+    plan.lanes = static_cast<int>(std::min<int64_t>(l.lanes, batch / l.grain));
+    plan.threads_per_lane = l.threads;
     plan.isa = engine::select_kernels().isa;
     plan.before = before_;
     plan.limit = limit_;
-    plan.memory = sync::Stepper::memory(*program(grain), optimizer_, plan.stepper(job_.train));
+    plan.memory = sync::Stepper::memory(*program(l), optimizer_, plan.stepper(job_.train));
     data::LoaderOptions loader;
     loader.batch = batch;
-    loader.grain = grain;
+    loader.grain = l.grain;
     plan.loader = data::TrainLoader::memory(loader, graph_.input_shape());
     return plan;
   }
@@ -155,39 +261,47 @@ class Planner {
         plan.batch, kLargestAutoGrain);
   }
 
-  /// `shortage` says what did not fit; empty if the first choice did.
-  Planned finish(Plan plan, const std::string& shortage) {
+  /// `shortage` says what did not fit; empty if the first choice did. With `given` algorithms none
+  /// are chosen.
+  Planned finish(Plan plan, const std::string& shortage,
+                 const std::optional<Algorithms>& given = std::nullopt) {
     plan.before = resident_memory();
     plan.reasons = {lanes_reason(plan), grain_reason(plan, !shortage.empty())};
     if (!shortage.empty()) plan.reasons.push_back(shortage);
-    if (cores_.may_pin && plan.lanes * plan.threads_per_lane <= cores_.size() &&
-        plan.threads_per_lane == 1) {
-      plan.cores.assign(cores_.cores.begin(), cores_.cores.begin() + plan.lanes);
-    }
-    std::unique_ptr<engine::Program> chosen = choose_algorithms(plan);
+    plan.cores = cores_for(layout_of(plan));
+    std::unique_ptr<engine::Program> chosen =
+        given ? take(plan, *given, compile(layout_of(plan), *given)) : choose_algorithms(plan);
     plan.before = resident_memory();
     return {std::move(plan), std::move(chosen)};
   }
 
-  std::unique_ptr<engine::Program> compile(int64_t grain, const Algorithms& algorithms) const {
+  /// Where lanes are pinned; empty if they are not.
+  std::vector<int> cores_for(const Layout& l) const {
+    if (!cores_.may_pin || l.lanes > cores_.size() || l.threads > 1) return {};
+    return {cores_.cores.begin(), cores_.cores.begin() + l.lanes};
+  }
+
+  std::unique_ptr<engine::Program> compile(const Layout& l, const Algorithms& algorithms) const {
     engine::CompileOptions options;
-    options.grain = grain;
-    options.threads_per_lane = static_cast<int>(job_.engine.threads_per_lane);
+    options.grain = l.grain;
+    options.threads_per_lane = l.threads;
     options.algorithms = algorithms;
     return std::make_unique<engine::Program>(graph_, options);
+  }
+
+  std::unique_ptr<engine::Program> take(Plan& plan, const Algorithms& algorithms,
+                                        std::unique_ptr<engine::Program> compiled) const {
+    plan.algorithms = algorithms;
+    plan.algorithms_by_name = to_yaml(algorithms, graph_);
+    plan.memory = sync::Stepper::memory(*compiled, optimizer_, plan.stepper(job_.train));
+    return compiled;
   }
 
   /// Compiles with the algorithms that the job names, or else with the best that fit into what
   /// memory the plan, all direct so far, leaves.
   std::unique_ptr<engine::Program> choose_algorithms(Plan& plan) {
-    const auto take = [&](const Algorithms& algorithms, std::unique_ptr<engine::Program> compiled) {
-      plan.algorithms = algorithms;
-      plan.algorithms_by_name = to_yaml(algorithms, graph_);
-      plan.memory = sync::Stepper::memory(*compiled, optimizer_, plan.stepper(job_.train));
-      return compiled;
-    };
     if (const auto named = read_algorithms(job_.engine.algorithms, graph_, plan.grain)) {
-      auto compiled = take(*named, compile(plan.grain, *named));
+      auto compiled = take(plan, *named, compile(layout_of(plan), *named));
       plan.reasons.push_back(fmt::format("algorithms: {}", job_.engine.algorithms));
       if (!fits(plan)) {
         refuse("engine.algorithms: {} takes {}, {} may be used; auto chooses what fits",
@@ -195,16 +309,7 @@ class Planner {
       }
       return compiled;
     }
-    ProfileOptions profiling;
-    profiling.grain = plan.grain;
-    profiling.lanes = plan.lanes;
-    profiling.threads_per_lane = plan.threads_per_lane;
-    profiling.cores = plan.cores;
-    profiling.exact = job_.engine.precision == "exact";
-    profiling.cache = options_.profile_cache;
-    profiling.progress = options_.progress;
-    profiling.note = options_.note;
-    plan.profile = profile_convolutions(graph_, profiling);
+    plan.profile = profile_convolutions(graph_, profiling(plan), *known_);
     const std::vector<Item> items =
         items_of(plan.profile, graph_, plan.batch, plan.grain, plan.lanes);
     const Choice direct = tally(items, std::vector<size_t>(items.size(), 0), Workspace::shared);
@@ -214,7 +319,7 @@ class Planner {
       const auto choice = choose_exactly(items, Workspace::shared, direct.memory + spare);
       if (!choice) break;
       const Algorithms algorithms = algorithms_of(plan.profile, *choice);
-      auto compiled = take(algorithms, compile(plan.grain, algorithms));
+      auto compiled = take(plan, algorithms, compile(layout_of(plan), algorithms));
       if (fits(plan)) {
         plan.reasons.push_back(fmt::format(
             "algorithms: convolutions take {:.1f} ms per grain, {:.1f} ms if all were direct",
@@ -224,14 +329,28 @@ class Planner {
       spare = Bytes{spare.value - (plan.allocated() - limit_).value - spare.value / 8};
     }
     plan.reasons.push_back("algorithms: direct, for there is no memory for others");
-    return take({}, std::move(program(plan.grain)));
+    return take(plan, {}, std::move(program(layout_of(plan))));
+  }
+
+  /// On all cores, whatever the lanes: what is chosen decides about the bits of the result, and
+  /// these shall not depend on the number of lanes.
+  ProfileOptions profiling(const Plan& plan) const {
+    ProfileOptions options;
+    options.grain = plan.grain;
+    options.threads_per_lane = plan.threads_per_lane;
+    options.lanes = std::max(1, cores_.physical / plan.threads_per_lane);
+    options.cores = cores_for({plan.grain, options.lanes, plan.threads_per_lane});
+    options.exact = job_.engine.precision == "exact";
+    options.thorough = options_.thorough;
+    options.progress = options_.progress;
+    return options;
   }
 
   /// What to write into the job to make it fit.
   std::string advice(const Plan& wanted) {
     for (int64_t batch = wanted.batch; batch >= 1; batch /= 2) {
       for (const int64_t grain : divisors(batch)) {
-        if (grain > kLargestAutoGrain || !fits(attempt(grain, 1, batch))) continue;
+        if (grain > kLargestAutoGrain || !fits(attempt({grain, 1, 1}, batch))) continue;
         return batch == wanted.batch
                    ? fmt::format("engine.grain: {} with engine.lanes: 1 would fit", grain)
                    : fmt::format(
@@ -243,13 +362,22 @@ class Planner {
     return "not even one sample at a time would fit";
   }
 
-  /// "; engine.memory: 96MiB would do for all of it" where the job sets the limit.
-  std::string memory_advice(const Plan& wanted) const {
+  /// "; engine.memory: 96MiB would do for all of it, 40MiB is the least (grain 1 on 1 lane)" where
+  /// the job sets the limit.
+  std::string memory_advice(const Plan& wanted) {
     if (!limited_by_job_) return "";
     // What is resident before planning differs a little from run to run.
     constexpr int64_t kMib = int64_t{1} << 20;
-    return fmt::format("; engine.memory: {}MiB would do for all of it",
-                       ((resident_memory() + wanted.allocated()).value + 3 * kMib) / kMib);
+    const auto needed = [](const Plan& plan) {
+      return ((resident_memory() + plan.allocated()).value + 3 * kMib) / kMib;
+    };
+    Layout least;
+    least.grain = job_.engine.grain > 0 ? job_.engine.grain : 1;
+    least.lanes = static_cast<int>(std::max<int64_t>(1, job_.engine.lanes));
+    least.threads = wanted_threads();
+    const Plan smallest = attempt(least);
+    return fmt::format("; engine.memory: {}MiB would do for all of it, {}MiB is the least ({})",
+                       needed(wanted), needed(smallest), to_string(layout_of(smallest)));
   }
 
   [[noreturn]] void refuse_with_advice(const Plan& wanted) {
@@ -274,10 +402,12 @@ class Planner {
   const optim::Optimizer& optimizer_;
   const CoreMap& cores_;
   const PlanOptions& options_;
+  std::shared_ptr<Measurements> known_;
   Bytes before_;
   Bytes limit_;
   bool limited_by_job_ = false;
-  std::map<int64_t, std::unique_ptr<engine::Program>> programs_;  ///< by grain
+  /// By grain and threads per lane.
+  std::map<std::pair<int64_t, int>, std::unique_ptr<engine::Program>> programs_;
 };
 
 }  // namespace
@@ -306,6 +436,7 @@ sync::StepperOptions Plan::stepper(const job::Train& train) const {
 
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
                   const CoreMap& cores, const PlanOptions& options) {
+  check(job.train.batch > 0, "the batch is known");
   const std::vector<int64_t> ok = divisors(job.train.batch);
   const int64_t grain = job.engine.grain;
   if (grain > 0 && job.train.batch % grain != 0) {
@@ -320,6 +451,11 @@ std::string describe(const Plan& plan) {
       "plan    batch {} in {} of {} on {}{}\n", plan.batch,
       plural(plan.batch / plan.grain, "grain"), plan.grain, plural(plan.lanes, "lane"),
       plan.threads_per_lane > 1 ? fmt::format(" of {} threads", plan.threads_per_lane) : "");
+  if (plan.step.value > 0) {
+    text.pop_back();
+    text +=
+        fmt::format(", about {:.0f} images/s\n", static_cast<double>(plan.batch) / plan.step.value);
+  }
   text += fmt::format(
       "memory  {} at the peak: {} now, weights {}, optimizer {}, gradients {}, "
       "activations {}, inputs {}\n",
@@ -338,6 +474,7 @@ std::string to_yaml(const Plan& plan) {
   out << YAML::Key << "lanes" << YAML::Value << plan.lanes;
   out << YAML::Key << "threads_per_lane" << YAML::Value << plan.threads_per_lane;
   out << YAML::Key << "cores" << YAML::Value << YAML::Flow << plan.cores;
+  if (plan.step.value > 0) out << YAML::Key << "step_seconds" << YAML::Value << plan.step.value;
   out << YAML::Key << "isa" << YAML::Value << plan.isa;
   out << YAML::Key << "algorithms" << YAML::Value << plan.algorithms_by_name;
   out << YAML::Key << "memory_bytes" << YAML::Value << YAML::BeginMap;

@@ -34,10 +34,11 @@ struct Plan {
   YAML::Node algorithms_by_name;     ///< the same for plan.yaml
   std::vector<ConvProfile> profile;  ///< what they were chosen from; empty if the job names them
 
-  sync::Stepper::Memory memory;      ///< what training will allocate
-  Bytes loader;                      ///< the ring of prepared grains
-  Bytes before;                      ///< resident before any of it (program, libraries, data set)
-  Bytes limit;                       ///< what the job or the machine allows on top of `before`
+  Seconds step;                  ///< predicted from measured rounds and updates; 0: not measured
+  sync::Stepper::Memory memory;  ///< what training will allocate
+  Bytes loader;                  ///< the ring of prepared grains
+  Bytes before;                  ///< resident before any of it (program, libraries, data set)
+  Bytes limit;                   ///< what the job or the machine allows on top of `before`
   std::vector<std::string> reasons;  ///< one line for each decision
 
   Bytes allocated() const { return memory.total() + loader; }
@@ -50,12 +51,21 @@ struct Plan {
 };
 
 struct PlanOptions {
-  /// Called before each measurement that is not in the cache.
+  /// Called before each measurement that is not in the cache, and with done == all after the last.
   std::function<void(int done, int all, const std::string& what)> progress;
   /// Gets a line when a cache is ignored.
   std::function<void(const std::string& line)> note;
+  /// What is known of this machine; made from `profile_cache` if it is null.
+  std::shared_ptr<Measurements> known;
   /// Where measurements are kept; empty: nowhere.
   std::filesystem::path profile_cache = cache_folder() / "profile.json";
+  /// Measure steps: predicts their time, and decides about grain and lanes where the job leaves
+  /// them open. Without, they follow from rules.
+  bool measure = false;
+  /// Measure steps also where there is nothing to decide, only to predict their time.
+  bool predict = false;
+  /// Measure all algorithms, also those that cannot be the fastest.
+  bool thorough = false;
 };
 
 /// A plan and the program compiled for it.
@@ -67,8 +77,10 @@ struct Planned {
 /// Decides lanes (one per physical core) and grain (the largest divisor of the batch that keeps
 /// every lane busy, at most 32; less where activations are so large that a smaller one is as fast)
 /// within the memory limit: smaller grains are tried first, then fewer lanes. Throws InputError if
-/// what is pinned does not fit, naming the largest grain or batch that would.
-/// Algorithms are chosen by measurement (convoy/plan/profile.hpp) unless the job names them.
+/// what is pinned does not fit, naming the largest grain or batch that would, and the least memory.
+/// Algorithms are chosen by measurement (convoy/plan/profile.hpp) unless the job names them. With
+/// PlanOptions::measure, plans that take no more memory (half the grain; fewer, wider lanes) are
+/// tried, and taken if their steps are clearly faster.
 Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::Optimizer& optimizer,
                   const CoreMap& cores, const PlanOptions& options = {});
 

@@ -1,18 +1,15 @@
 #include "convoy/plan/profile.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
+#include <optional>
+#include <set>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "convoy/base/error.hpp"
-#include "convoy/base/file.hpp"
-#include "convoy/base/threads.hpp"
-#include "convoy/base/version.hpp"
 #include "convoy/engine/conv_trial.hpp"
 #include "convoy/engine/crew.hpp"
+#include "convoy/engine/peak.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -21,16 +18,14 @@ using engine::Algorithm;
 using engine::ConvShape;
 using engine::Direction;
 
-constexpr Seconds kLongEnough{0.1};
-constexpr Seconds kTooLong{0.5};
-constexpr int kLeastRepeats = 3;
-constexpr int kMostRepeats = 25;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+/// Work of the definition that is enough to measure: beyond it, time grows with the images.
+constexpr Flops kEnoughWork{2e9};
+/// No kernel comes nearer to the FMA peak than this.
+constexpr double kBestEfficiency = 0.95;
+/// Likely winners first: what cannot win any more is then not measured.
+constexpr Algorithm kOrder[] = {Algorithm::direct, Algorithm::winograd4, Algorithm::winograd2,
+                                Algorithm::fft, Algorithm::lowering};
+static_assert(std::size(kOrder) == std::size(engine::kAlgorithms));
 
 /// Seconds of the three directions, and of preparing the weights.
 struct Measured {
@@ -45,48 +40,30 @@ std::string shape_key(const ConvShape& s) {
       s.groups > 1 ? fmt::format(" groups {}", s.groups) : "", s.plain_input ? " plain" : "");
 }
 
-/// The directions that the algorithm can do; the others run direct.
-engine::ConvAlgorithms possible(const ConvShape& s, Algorithm algorithm) {
-  engine::ConvAlgorithms algorithms;
-  for (const Direction direction : engine::kDirections) {
-    if (engine::obstacle(engine::select_kernels(), s, algorithm, direction).empty()) {
-      algorithms.of(direction) = algorithm;
-    }
+/// The same convolution on as many images as are enough to measure.
+ConvShape measured_shape(const ConvShape& s) {
+  const double image = engine::conv_work(s).value / static_cast<double>(s.n);
+  ConvShape small = s;
+  for (small.n = 1; small.n < s.n; ++small.n) {
+    if (s.n % small.n == 0 && image * static_cast<double>(small.n) >= kEnoughWork.value) break;
   }
-  return algorithms;
-}
-
-/// Median seconds of `work`.
-double time_of(const std::function<void()>& work) {
-  const Seconds start = now();
-  work();
-  // What takes long is not disturbed by cold caches.
-  if (const Seconds first = now() - start; first >= kTooLong) return first.value;
-  std::vector<double> times;
-  const Seconds begin = now();
-  for (int i = 0; i < kMostRepeats; ++i) {
-    const Seconds spent = now() - begin;
-    if (spent >= kTooLong || (i >= kLeastRepeats && spent >= kLongEnough)) break;
-    const Seconds before = now();
-    work();
-    times.push_back((now() - before).value);
-  }
-  return median(times);
+  return small;
 }
 
 /// Every lane measures, all at the same time, as they will work; their mean counts.
-Measured measure(const ConvShape& s, Algorithm algorithm, const ProfileOptions& options) {
+Measured measure(const ConvShape& s, const engine::ConvAlgorithms& algorithms,
+                 const ProfileOptions& options) {
   std::vector<Measured> of_lane(static_cast<size_t>(options.lanes));
   engine::Crew crew(options.lanes, options.cores);
   crew.run([&](int lane) {
-    engine::ConvTrial trial(s, possible(s, algorithm), options.threads_per_lane);
+    engine::ConvTrial trial(s, algorithms, options.threads_per_lane);
     trial.fill(1);
     Measured& m = of_lane[static_cast<size_t>(lane)];
     for (const Direction direction : engine::kDirections) {
       if (trial.kernel(direction).empty()) continue;
-      m.directions[static_cast<size_t>(direction)] = time_of([&] { trial.run(direction); });
+      m.directions[static_cast<size_t>(direction)] = median_seconds([&] { trial.run(direction); });
     }
-    m.preparation = time_of([&] { trial.prepare(); });
+    m.preparation = median_seconds([&] { trial.prepare(); });
   });
   Measured mean;
   for (const Measured& m : of_lane) {
@@ -96,132 +73,132 @@ Measured measure(const ConvShape& s, Algorithm algorithm, const ProfileOptions& 
   return mean;
 }
 
-// ---- The cache ---------------------------------------------------------------------------------
-
-class Cache {
+class Profiler {
  public:
-  explicit Cache(const ProfileOptions& options)
-      : path_(options.cache),
-        layout_(fmt::format("{} lanes of {}", options.lanes, options.threads_per_lane)),
-        head_{{"version", version()}, {"cpu", cpu_name()}, {"isa", engine::select_kernels().isa}} {
-    if (path_.empty() || !std::filesystem::exists(path_)) return;
-    try {
-      const std::vector<uint8_t> bytes = read_file(path_);
-      const nlohmann::json file = nlohmann::json::parse(bytes.begin(), bytes.end());
-      if (file.at("head") != head_) {
-        if (options.note) {
-          options.note(
-              fmt::format("profile {} is of another CPU or version: ignored", path_.string()));
-        }
-        return;
-      }
-      entries_ = file.at("entries");
-    } catch (const std::exception& error) {
-      if (options.note) {
-        options.note(
-            fmt::format("profile {} cannot be read ({}): ignored", path_.string(), error.what()));
-      }
+  Profiler(const ProfileOptions& options, Measurements& known)
+      : options_(options),
+        known_(known),
+        layout_(fmt::format("{} lanes of {}", options.lanes, options.threads_per_lane)) {}
+
+  /// Announces a layer, so that progress can be told.
+  void expect(const ConvProfile& profile, bool first) {
+    for (const Algorithm algorithm : kOrder) {
+      if (possible(profile.shape, algorithm, first).empty()) continue;
+      const std::string what = key(profile.shape, algorithm);
+      if (!known_.find(what)) to_do_.insert(what);
     }
   }
 
-  std::string key(const ConvShape& s, Algorithm algorithm) const {
-    return fmt::format("{}, {}, {}", to_string(algorithm), shape_key(s), layout_);
+  /// Fills in the timings of a layer.
+  void fill(ConvProfile& profile, bool first) {
+    const ConvShape& s = profile.shape;
+    for (const Algorithm algorithm : kOrder) {
+      const std::vector<Direction> directions = possible(s, algorithm, first);
+      if (directions.empty()) continue;
+      const std::string what = key(s, algorithm);
+      auto values = known_.find(what);
+      to_do_.erase(what);
+      if (!values) {
+        if (hopeless(profile, algorithm, directions)) continue;
+        tell(what, static_cast<int>(to_do_.size()) + 1);
+        ++measured_;
+        engine::ConvAlgorithms algorithms;
+        for (const Direction d : directions) algorithms.of(d) = algorithm;
+        const Measured m = measure(measured_shape(s), algorithms, options_);
+        values = {m.directions[0], m.directions[1], m.directions[2], m.preparation};
+        known_.put(what, *values);
+      }
+      add(profile, algorithm, directions, *values);
+    }
   }
 
-  bool has(const std::string& key) const { return entries_.contains(key); }
-  Measured get(const std::string& key) const {
-    const std::vector<double> values = entries_.at(key);
-    Measured m;
-    std::copy_n(values.begin(), 3, m.directions.begin());
-    m.preparation = values.at(3);
-    return m;
-  }
-  void put(const std::string& key, const Measured& m) {
-    entries_[key] = {m.directions[0], m.directions[1], m.directions[2], m.preparation};
-    changed_ = true;
-  }
-  void save() const {
-    if (path_.empty() || !changed_) return;
-    std::error_code ignored;
-    std::filesystem::create_directories(path_.parent_path(), ignored);
-    try {
-      write_atomically(path_, nlohmann::json{{"head", head_}, {"entries", entries_}}.dump(1));
-    } catch (const Error&) {
-      // Only the time to measure again is lost.
-    }
+  void finish() const {
+    if (measured_ > 0) tell("", 0);
   }
 
  private:
-  std::filesystem::path path_;
+  void tell(const std::string& what, int left) const {
+    if (options_.progress) options_.progress(measured_, measured_ + left, what);
+  }
+
+  std::string key(const ConvShape& s, Algorithm algorithm) const {
+    return fmt::format("{}, {}, {}", to_string(algorithm), shape_key(measured_shape(s)), layout_);
+  }
+
+  std::vector<Direction> possible(const ConvShape& s, Algorithm algorithm, bool first) const {
+    std::vector<Direction> directions;
+    if (options_.exact && algorithm == Algorithm::winograd4) return directions;
+    for (const Direction direction : engine::kDirections) {
+      if (first && direction == Direction::backward_data) continue;
+      if (!engine::obstacle(engine::select_kernels(), s, algorithm, direction).empty()) continue;
+      directions.push_back(direction);
+    }
+    return directions;
+  }
+
+  /// Whether its arithmetic alone takes longer than what was measured of others.
+  bool hopeless(const ConvProfile& profile, Algorithm algorithm,
+                const std::vector<Direction>& directions) {
+    if (options_.thorough || algorithm == Algorithm::direct) return false;
+    return std::all_of(directions.begin(), directions.end(), [&](Direction d) {
+      const engine::ConvCost cost = engine::conv_cost(engine::select_kernels(), profile.shape,
+                                                      algorithm, d, options_.threads_per_lane);
+      const double least = cost.work.value / (kBestEfficiency * peak());
+      const auto& timings = profile.of(d);
+      return std::any_of(timings.begin(), timings.end(),
+                         [&](const ConvTiming& t) { return t.time.value <= least; });
+    });
+  }
+
+  /// FLOP/s of a lane.
+  double peak() {
+    constexpr const char* kKey = "fma peak of a core, FLOP/s";
+    if (!known_.find(kKey)) {
+      known_.put(kKey, {1e9 * engine::measure_peak(options_.lanes).fma_gflops_per_core});
+    }
+    return known_.find(kKey)->at(0) * options_.threads_per_lane;
+  }
+
+  void add(ConvProfile& profile, Algorithm algorithm, const std::vector<Direction>& directions,
+           const std::vector<double>& values) const {
+    const ConvShape& s = profile.shape;
+    const double images = static_cast<double>(s.n) / static_cast<double>(measured_shape(s).n);
+    for (const Direction d : directions) {
+      const engine::ConvCost cost =
+          engine::conv_cost(engine::select_kernels(), s, algorithm, d, options_.threads_per_lane);
+      ConvTiming timing;
+      timing.algorithm = algorithm;
+      timing.time = {values.at(static_cast<size_t>(d)) * images};
+      // Preparing is measured for forward and backward-data together.
+      if (d != Direction::backward_weights) timing.preparation = {values.at(3) / 2};
+      timing.workspace = cost.workspace;
+      timing.kept = cost.kept;
+      profile.of(d).push_back(timing);
+    }
+  }
+
+  const ProfileOptions& options_;
+  Measurements& known_;
   std::string layout_;
-  nlohmann::json head_;
-  nlohmann::json entries_ = nlohmann::json::object();
-  bool changed_ = false;
+  std::set<std::string> to_do_;
+  int measured_ = 0;
 };
 
 }  // namespace
 
-std::filesystem::path cache_folder() {
-  const auto variable = [](const char* name) -> std::string {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  if (const std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) {
-    return std::filesystem::path(xdg) / "convoy";
-  }
-  const std::string home = variable("HOME");
-  return home.empty() ? std::filesystem::path() : std::filesystem::path(home) / ".cache/convoy";
-}
-
 std::vector<ConvProfile> profile_convolutions(const model::Graph& graph,
-                                              const ProfileOptions& options) {
-  struct Wanted {
-    ConvShape shape;
-    Algorithm algorithm;
-  };
-  std::map<std::string, Wanted> missing;
-  Cache cache(options);
-  const auto& kernels = engine::select_kernels();
+                                              const ProfileOptions& options, Measurements& known) {
   std::vector<ConvProfile> all;
   for (model::LayerId id = 0; id < static_cast<model::LayerId>(graph.layers().size()); ++id) {
     if (!std::holds_alternative<model::Conv>(graph.layer(id).kind)) continue;
-    ConvProfile profile;
-    profile.layer = id;
-    profile.shape = engine::conv_shape(graph, id, options.grain);
-    for (const Algorithm algorithm : engine::kAlgorithms) {
-      if (options.exact && algorithm == Algorithm::winograd4) continue;
-      for (const Direction direction : engine::kDirections) {
-        const bool first = graph.layer(id).inputs[0] == 0;
-        if (first && direction == Direction::backward_data) continue;
-        if (!engine::obstacle(kernels, profile.shape, algorithm, direction).empty()) continue;
-        const engine::ConvCost cost = engine::conv_cost(kernels, profile.shape, algorithm,
-                                                        direction, options.threads_per_lane);
-        profile.of(direction).push_back({algorithm, {}, {}, cost.workspace, cost.kept});
-        const std::string key = cache.key(profile.shape, algorithm);
-        if (!cache.has(key)) missing.try_emplace(key, Wanted{profile.shape, algorithm});
-      }
-    }
-    all.push_back(std::move(profile));
+    all.push_back({id, engine::conv_shape(graph, id, options.grain), {}});
   }
-
-  int done = 0;
-  for (const auto& [key, wanted] : missing) {
-    if (options.progress) options.progress(done, static_cast<int>(missing.size()), key);
-    cache.put(key, measure(wanted.shape, wanted.algorithm, options));
-    ++done;
-  }
-  cache.save();
-
-  for (ConvProfile& profile : all) {
-    for (const Direction direction : engine::kDirections) {
-      // Preparing is measured for forward and backward-data together.
-      for (ConvTiming& timing : profile.of(direction)) {
-        const Measured m = cache.get(cache.key(profile.shape, timing.algorithm));
-        timing.time = {m.directions[static_cast<size_t>(direction)]};
-        if (direction != Direction::backward_weights) timing.preparation = {m.preparation / 2};
-      }
-    }
-  }
+  const auto first = [&](const ConvProfile& p) { return graph.layer(p.layer).inputs[0] == 0; };
+  Profiler profiler(options, known);
+  for (const ConvProfile& p : all) profiler.expect(p, first(p));
+  for (ConvProfile& p : all) profiler.fill(p, first(p));
+  profiler.finish();
+  known.save();
   return all;
 }
 

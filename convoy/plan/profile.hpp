@@ -1,9 +1,8 @@
 #pragma once
-// Measured times of convolution algorithms on this machine, kept on disk by CPU, shape and version.
+// Measured times of convolution algorithms on this machine.
 
 #include <array>
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "convoy/base/units.hpp"
 #include "convoy/engine/algorithm.hpp"
 #include "convoy/model/graph.hpp"
+#include "convoy/plan/measurements.hpp"
 
 namespace convoy::plan {
 
@@ -44,20 +44,16 @@ struct ProfileOptions {
   int threads_per_lane = 1;
   std::vector<int> cores;  ///< as StepperOptions::cores
   bool exact = false;      ///< leave out F(4×4): engine.precision
-  /// Where measurements are kept; empty: nowhere.
-  std::filesystem::path cache;
-  /// Called before each measurement that is not in the cache.
+  /// Measure also what cannot be the fastest: for the table.
+  bool thorough = false;
+  /// Called before each measurement that is not in the cache, and with done == all after the last.
   std::function<void(int done, int all, const std::string& what)> progress;
-  /// Gets a line when a cache is ignored.
-  std::function<void(const std::string& line)> note;
 };
 
-/// The folder for caches: $XDG_CACHE_HOME/convoy or ~/.cache/convoy; empty if there is neither.
-std::filesystem::path cache_folder();
-
-/// Every convolution of the graph by every algorithm that can do it.
+/// Every convolution of the graph by the algorithms that can do it: those that might be the fastest
+/// or, if `thorough`, all. Takes what is known and adds to it what it measures.
 std::vector<ConvProfile> profile_convolutions(const model::Graph& graph,
-                                              const ProfileOptions& options);
+                                              const ProfileOptions& options, Measurements& known);
 
 /// The table for people.
 std::string describe(const std::vector<ConvProfile>& profile, const model::Graph& graph);

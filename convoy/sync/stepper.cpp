@@ -50,10 +50,11 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
       optimizer_(optimizer),
       options_(options),
       grains_(options.batch / program.grain()),
-      measure_norms_(optimizer.needs_norms() || options.clip_norm > 0),
+      measure_norms_(optimizer.needs_norms() || options.clip_norm > 0 || options.measure_noise),
       weights_(AlignedBuffer::of_floats(program.arena().size())),
       prepared_(AlignedBuffer::of_floats(program.prepared_size())),
       results_(static_cast<size_t>(grains_)),
+      grain_norm2_(static_cast<size_t>(grains_)),
       crew_(options.lanes, options.cores) {
   check(options.batch % program.grain() == 0, "the grain divides the batch");
   const engine::Arena& arena = program.arena();
@@ -143,11 +144,34 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
     run.gradient_scale = 1.0F / static_cast<float>(options_.batch);
     run.gradient = target.gradient;
     run.layer_by_layer = target.layer_by_layer;
-    run.on_layer = [&](int64_t begin, int64_t end) { state.sum->layer_complete(begin, end); };
+    double& norm2 = grain_norm2_[static_cast<size_t>(g)];
+    norm2 = 0;
+    run.on_layer = [&](int64_t begin, int64_t end) {
+      if (options_.measure_noise) {
+        norm2 += parameter_norm2(target.gradient + (target.layer_by_layer ? 0 : begin), begin, end);
+      }
+      state.sum->layer_complete(begin, end);
+    };
     results_[static_cast<size_t>(g)] = state.lane->run(run);
     state.sum->grain_complete();
     source.release(step, g);
   }
+}
+
+/// Of the parameters among floats [begin, end) of the arena, whose gradients start at `gradient`.
+double Stepper::parameter_norm2(const float* gradient, int64_t begin, int64_t end) const {
+  double sum = 0;
+  for (const engine::Tensor& t : program_.arena().tensors()) {
+    if (t.kind != engine::Kind::parameter || t.offset < begin || t.offset >= end) continue;
+    sum += optim::squared_norm({gradient + (t.offset - begin), static_cast<size_t>(t.stored)});
+  }
+  return sum;
+}
+
+double Stepper::mean_grain_norm2() const {
+  // A grain's part is its mean gradient times its share of the batch, 1 / grains.
+  const double sum = std::accumulate(grain_norm2_.begin(), grain_norm2_.end(), 0.0);
+  return sum * static_cast<double>(grains_);
 }
 
 const float* Stepper::total(const Chunk& chunk, std::span<float> workspace) const {
@@ -212,6 +236,7 @@ void Stepper::update_strip(int lane, const optim::StepContext& context) {
 
 StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source) {
   StepResult result;
+  const Seconds begin = now();
   optim::StepContext shared_context;
   const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
 
@@ -230,6 +255,8 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
   const auto add_up = [&] {
     ++stage;
     if (stage == 1) {
+      result.computing = now() - begin;
+      if (options_.measure_noise) result.grain_norm2 = mean_grain_norm2();
       int64_t correct = 0;
       for (const engine::GrainResult& r : results_) {
         result.loss += r.loss;

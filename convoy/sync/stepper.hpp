@@ -35,14 +35,19 @@ struct StepperOptions {
   int lanes = 1;
   std::vector<int> cores;  ///< where lanes are pinned; may be empty
   uint64_t seed = 1;
-  bool decay_all = true;  ///< weight decay on biases and batch norm, too
-  double clip_norm = 0;   ///< 0: off
+  bool decay_all = true;       ///< weight decay on biases and batch norm, too
+  double clip_norm = 0;        ///< 0: off
+  bool measure_noise = false;  ///< also the norms of the grains' own gradients
 };
 
 struct StepResult {
   double loss = 0;           ///< mean over the batch
   double accuracy = 0;       ///< on the batch
-  double gradient_norm = 0;  ///< only measured for clipping and LARS
+  double gradient_norm = 0;  ///< only measured for clipping, LARS and noise
+  /// Mean over the grains of |gradient|², each the mean over its own samples; only with
+  /// StepperOptions::measure_noise.
+  double grain_norm2 = 0;
+  Seconds computing;  ///< until the last lane had run its grains
   /// False: the loss, or the gradient's norm where it is measured (clipping, LARS), was NaN or
   /// infinite, and nothing was updated.
   bool finite = true;
@@ -95,6 +100,8 @@ class Stepper {
   struct LaneState;
 
   void run_grains(int lane, int64_t step, GrainSource& source);
+  double parameter_norm2(const float* gradient, int64_t begin, int64_t end) const;
+  double mean_grain_norm2() const;
   void sum_and_measure(int lane);
   void update_strip(int lane, const optim::StepContext& context);
   void update_statistics(const Chunk& chunk, const float* sum);
@@ -120,6 +127,7 @@ class Stepper {
   std::vector<double> gradient_norm2_;  // by tensor
   std::vector<double> weight_norm2_;
   std::vector<engine::GrainResult> results_;  // by grain
+  std::vector<double> grain_norm2_;           // by grain, of what it adds to the batch's gradient
   std::unique_ptr<TreeTotal> total_;
 
   engine::Crew crew_;

@@ -4,6 +4,7 @@
 #include "convoy/data/loader.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
+#include "convoy/plan/batch.hpp"
 #include "convoy/train/trainer.hpp"
 
 namespace convoy::train {
@@ -32,12 +33,38 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& options) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
   }
   data::Source source = data::open(job.data);
-  optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
   model::Graph graph = build_graph(job, source);
   auto optimizer = optim::make_optimizer(job.train);
-  plan::Planned planned = plan::make_plan(job, graph, *optimizer, usable_cores(), options);
-  return {std::move(job), std::move(source), std::move(graph), std::move(optimizer),
-          std::move(planned)};
+  const CoreMap cores = usable_cores();
+  std::vector<std::string> batch_table;
+  if (job.train.batch == 0) {
+    const plan::BatchChoice choice =
+        plan::choose_batch(job, graph, source, *optimizer, cores, options);
+    job.train.batch = choice.batch;
+    batch_table = plan::describe(choice);
+  }
+  optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
+  plan::Planned planned = plan::make_plan(job, graph, *optimizer, cores, options);
+  planned.plan.reasons.insert(planned.plan.reasons.begin(), batch_table.begin(), batch_table.end());
+  return {std::move(job),       std::move(source),  std::move(graph),
+          std::move(optimizer), std::move(planned), std::move(batch_table)};
+}
+
+void keep_plan(job::Job& job, const std::filesystem::path& plan) {
+  const std::string file = plan.string();
+  if (job.engine.algorithms == "auto") job.engine.algorithms = file;
+  try {
+    const YAML::Node saved = YAML::LoadFile(file);
+    if (job.train.batch == 0) job.train.batch = saved["batch"].as<int64_t>();
+    const auto grain = saved["grain"].as<int64_t>();
+    if (job.engine.grain == 0 && grain > 0 && job.train.batch % grain == 0) {
+      job.engine.grain = grain;
+    }
+  } catch (const YAML::Exception& error) {
+    if (job.engine.grain > 0 && job.train.batch > 0) return;
+    refuse("{}: no plan can be read from it ({}); name the run's grain by --set engine.grain=N",
+           file, error.what());
+  }
 }
 
 Expected expected_tensors(const engine::Program& program, const optim::Optimizer& optimizer) {

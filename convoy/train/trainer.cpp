@@ -8,29 +8,15 @@
 #include "convoy/base/file.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/base/version.hpp"
-#include "convoy/data/loader.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
+#include "convoy/plan/loader_source.hpp"
 #include "convoy/train/events.hpp"
 #include "convoy/train/progress.hpp"
 
 namespace convoy::train {
 namespace {
-
-/// Lanes read straight from the loader's ring.
-class LoaderSource final : public sync::GrainSource {
- public:
-  explicit LoaderSource(data::TrainLoader& loader) : loader_(loader) {}
-  Samples get(int64_t step, int64_t grain) override {
-    const data::Grain g = loader_.get(step, grain);
-    return {g.inputs.data(), g.labels.data()};
-  }
-  void release(int64_t step, int64_t grain) override { loader_.release(step, grain); }
-
- private:
-  data::TrainLoader& loader_;
-};
 
 /// How often something happens that is due every so many epochs: the number of times by `position`
 /// samples.
@@ -40,11 +26,6 @@ int64_t times_due(double every_epochs, int64_t position, int64_t samples) {
   const double epochs = static_cast<double>(position) / static_cast<double>(samples);
   constexpr double kMost = 1e15;
   return static_cast<int64_t>(std::min(kMost, std::floor(epochs / every_epochs + 1e-9)));
-}
-
-uint64_t graph_hash(const model::Graph& graph) {
-  const std::string text = model::to_yaml(graph);
-  return checksum({reinterpret_cast<const uint8_t*>(text.data()), text.size()});
 }
 
 /// The parameters in `values` or, without `parameters`, the running statistics.
@@ -84,7 +65,7 @@ class Training {
     at_.batch = t.batch;
     at_.grain = plan_.grain;
     at_.model = p_.graph.name();
-    at_.model_hash = graph_hash(p_.graph);
+    at_.model_hash = model::fingerprint(p_.graph);
     at_.data_fingerprint = p_.source.fingerprint;
   }
 
@@ -199,7 +180,7 @@ class Training {
     loading.threads = static_cast<int>(p_.job.data.threads);
     loading.augment = &p_.job.data.augment;
     data::TrainLoader loader(p_.source, loading);
-    LoaderSource source(loader);
+    plan::LoaderSource source(loader);
     const int64_t first_step = at_.step;
     while (!limit_reached()) {
       const double rate = optim::learning_rate(p_.job.train.lr, context_, at_.step);

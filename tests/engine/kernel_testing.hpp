@@ -134,14 +134,8 @@ class KernelTest : public testing::TestWithParam<const char*> {
   const Kernels& kernels() const { return select_kernels(GetParam()); }
 };
 
-inline std::vector<const char*> instruction_sets() {
-  std::vector<const char*> sets{"generic"};
-  if (std::string(select_kernels().isa) == "avx2") sets.push_back("avx2");
-  return sets;
-}
-
 }  // namespace convoy::engine
 
-#define CONVOY_FOR_EVERY_INSTRUCTION_SET(Fixture)                                            \
-  INSTANTIATE_TEST_SUITE_P(, Fixture, testing::ValuesIn(convoy::engine::instruction_sets()), \
+#define CONVOY_FOR_EVERY_INSTRUCTION_SET(Fixture)                                          \
+  INSTANTIATE_TEST_SUITE_P(, Fixture, testing::ValuesIn(convoy::engine::usable_kernels()), \
                            [](const auto& test) { return std::string(test.param); })

@@ -122,13 +122,17 @@ TEST(ReadJob, PointsToTheRightPlaceOfAKeyAndToItsNameHere) {
 
 TEST(ReadJob, SaysWhatIsWrongWithAValueAndWhatIsAccepted) {
   EXPECT_EQ(refusal_of_train("batch: many"),
-            "job.yaml:4: train.batch: 'many' is not a whole number; accepted: whole numbers from 1 "
-            "to 16777216");
+            "job.yaml:4: train.batch: 'many' is not a whole number; accepted: auto, or whole "
+            "numbers from 1 to 16777216");
   EXPECT_EQ(refusal_of_train("batch: 2.5"),
-            "job.yaml:4: train.batch: '2.5' is not a whole number; accepted: whole numbers from 1 "
-            "to 16777216");
-  EXPECT_EQ(refusal_of_train("batch: 0"),
-            "job.yaml:4: train.batch: 0 is too small; accepted: whole numbers from 1 to 16777216");
+            "job.yaml:4: train.batch: '2.5' is not a whole number; accepted: auto, or whole "
+            "numbers from 1 to 16777216");
+  EXPECT_EQ(refusal_of_train("batch: -1"),
+            "job.yaml:4: train.batch: -1 is too small; accepted: auto, or whole numbers from 1 to "
+            "16777216");
+  EXPECT_EQ(refusal_of_train("batch: auto"),
+            "job.yaml: train.lr.base_batch: missing; train.batch: auto needs to know which batch "
+            "train.lr.peak is meant for");
   EXPECT_THAT(refusal_of_train("batch: 99999999999"),
               HasSubstr("is too large (at most 2147483647"));
   EXPECT_THAT(refusal_of_train("batch: 9e99"), HasSubstr("is too large"));
@@ -161,8 +165,8 @@ TEST(ReadJob, ReportsAllProblemsTogether) {
                     "  batch: none\n"
                     "  momentum: 2\n"
                     "sync: 5\n"),
-            "job.yaml:4: train.batch: 'none' is not a whole number; accepted: whole numbers from 1 "
-            "to 16777216\n"
+            "job.yaml:4: train.batch: 'none' is not a whole number; accepted: auto, or whole "
+            "numbers from 1 to 16777216\n"
             "job.yaml:5: train.momentum: 2 is too large; accepted: numbers from 0 to below 1\n"
             "job.yaml:6: sync: '5' where a map belongs; accepted in sync: mode, reproducible");
   std::string many = kSmall;
@@ -260,7 +264,7 @@ TEST(Overrides, AreNamedInErrors) {
                          "train.batch? accepted at the top: model,"));
   EXPECT_EQ(refusal(kSmall, {"train.batch=many"}),
             "--set train.batch=many: train.batch: 'many' is not a whole number; "
-            "accepted: whole numbers from 1 to 16777216");
+            "accepted: auto, or whole numbers from 1 to 16777216");
   EXPECT_THAT(refusal(kSmall, {"train.lr={peak: 1"}), HasSubstr("not valid YAML"));
   EXPECT_THAT(refusal(kSmall, {"data.path="}), HasSubstr("data.path: no value is given"));
 }

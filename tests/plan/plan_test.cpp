@@ -1,5 +1,7 @@
 #include "convoy/plan/plan.hpp"
 
+#include <regex>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
@@ -40,6 +42,7 @@ job::Job job_of(int64_t batch, int64_t grain = 0, int64_t lanes = 0) {
   job.train.batch = batch;
   job.engine.grain = grain;
   job.engine.lanes = lanes;
+  job.engine.algorithms = "direct";
   return job;
 }
 
@@ -151,7 +154,55 @@ TEST(Plan, SaysWhenNothingFits) {
   job.engine.memory = Bytes{kMiB};
   EXPECT_THAT([&] { plan_of(job); },
               testing::ThrowsMessage<InputError>(
-                  AllOf(HasSubstr("not even one sample"), HasSubstr("engine.memory is 1.00 MiB"))));
+                  AllOf(HasSubstr("not even one sample"), HasSubstr("engine.memory is 1.00 MiB"),
+                        HasSubstr("is the least (grain 1 on 1 lane)"))));
+}
+
+TEST(Plan, NamesTheLeastMemoryThatWouldDo) {
+  job::Job job = job_of(8);
+  job.engine.memory = Bytes{kMiB};
+  std::string message;
+  try {
+    plan_of(job);
+  } catch (const InputError& error) {
+    message = error.what();
+  }
+  const std::regex least("([0-9]+)MiB is the least");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(message, found, least)) << message;
+  job.engine.memory = Bytes{std::stoll(found[1]) * kMiB};
+  EXPECT_NO_THROW(plan_of(job));
+}
+
+TEST(Plan, MeasuresStepsAndWhatElseMightBeFaster) {
+  const job::Job job = job_of(64);
+  const auto optimizer = optim::make_optimizer(job.train);
+  PlanOptions options;
+  options.profile_cache.clear();
+  options.measure = true;
+  int measured = 0;
+  options.progress = [&](int done, int all, const std::string&) { measured += done < all ? 1 : 0; };
+  options.known = std::make_shared<Measurements>();
+  const Plan plan = make_plan(job, wide_net(), *optimizer, machine(2), options).plan;
+  EXPECT_EQ(measured, 3) << "grain 32 and 16 on 2 lanes, and one lane of two threads";
+  EXPECT_GT(plan.step.value, 0);
+  EXPECT_THAT(plan.reasons, Contains(AllOf(HasSubstr("step: "), HasSubstr("grain 32 on 2 lanes"),
+                                           HasSubstr("grain 16 on 2 lanes"),
+                                           HasSubstr("grain 32 on 1 lane of 2 threads"))));
+  EXPECT_THAT(describe(plan), HasSubstr("images/s"));
+  const Plan again = make_plan(job, wide_net(), *optimizer, machine(2), options).plan;
+  EXPECT_EQ(measured, 3) << "what is known is not measured again";
+  EXPECT_EQ(again.grain, plan.grain);
+}
+
+TEST(Plan, MeasuresNothingWhereAllIsPinned) {
+  job::Job job = job_of(64, 16, 2);
+  const auto optimizer = optim::make_optimizer(job.train);
+  PlanOptions options;
+  options.profile_cache.clear();
+  options.measure = true;
+  options.progress = [&](int, int, const std::string& what) { ADD_FAILURE() << what; };
+  EXPECT_EQ(make_plan(job, wide_net(), *optimizer, machine(2), options).plan.step.value, 0);
 }
 
 TEST(Plan, IsWrittenAsYaml) {

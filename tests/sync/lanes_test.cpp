@@ -247,6 +247,52 @@ TEST(Lanes, ClipTheGradientToTheNormAskedFor) {
   EXPECT_NEAR(std::sqrt(difference), norm - kNorm, 1e-5 * norm);
 }
 
+/// Every grain is grain `grain` of another source.
+class OneGrain final : public GrainSource {
+ public:
+  OneGrain(GrainSource& from, int64_t grain) : from_(from), grain_(grain) {}
+  Samples get(int64_t step, int64_t) override { return from_.get(step, grain_); }
+  void release(int64_t step, int64_t) override { from_.release(step, grain_); }
+
+ private:
+  GrainSource& from_;
+  int64_t grain_;
+};
+
+TEST(Lanes, MeasureTheGradientsOfTheirGrains) {
+  for (const Graph& graph : {small_lenet(), small_resnet()}) {
+    engine::CompileOptions compiling;
+    compiling.grain = kGrain;
+    const engine::Program program(graph, compiling);
+    const auto optimizer = optim::make_optimizer(options_of("sgd"));
+    const auto first_step = [&](int64_t batch, int lanes, GrainSource& source) {
+      StepperOptions options;
+      options.batch = batch;
+      options.lanes = lanes;
+      options.measure_noise = true;
+      Stepper stepper(program, *optimizer, options);
+      engine::initialise(program.arena(), 5, stepper.weights());
+      stepper.weights_changed();
+      return stepper.step(0, 0.05, source);
+    };
+    TestSource source(graph);
+    const StepResult whole = first_step(kBatch, 2, source);
+    EXPECT_EQ(whole.grain_norm2, first_step(kBatch, 3, source).grain_norm2);
+    EXPECT_GT(whole.grain_norm2, std::pow(whole.gradient_norm, 2));
+    EXPECT_GT(whole.computing.value, 0);
+    // Dropout draws by the place in the batch, so only without it single grains are the same.
+    if (graph.name() != "lenet") continue;
+    double sum = 0;
+    for (int64_t g = 0; g < kBatch / kGrain; ++g) {
+      OneGrain one(source, g);
+      const StepResult alone = first_step(kGrain, 1, one);
+      EXPECT_NEAR(alone.grain_norm2, std::pow(alone.gradient_norm, 2), 1e-5 * alone.grain_norm2);
+      sum += std::pow(alone.gradient_norm, 2);
+    }
+    EXPECT_NEAR(whole.grain_norm2, sum / (kBatch / kGrain), 1e-5 * whole.grain_norm2);
+  }
+}
+
 /// The input reaches the loss only through this layer and a ReLU.
 Graph rectified(const model::LayerKind& first) {
   Graph g({3, 8, 8});

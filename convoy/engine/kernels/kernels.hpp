@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace convoy::engine {
 
@@ -61,10 +62,10 @@ struct ConvShape {
   bool plain_input = false;  ///< x is NCHW (the network's input) instead of nChw8c
 };
 
-/// Winograd's convolution F(M×M, 3×3), stride 1, at most 2 pixels of padding (winograd.cpp): fewer
-/// multiplications for a little accuracy. Backward-data is `forward` of backward_shape(s) with the
-/// turned kernel.
-struct Winograd {
+/// Convolution of tiles in a transformed space, where it takes fewer multiplications: Winograd's
+/// F(M×M, 3×3) (winograd.cpp) and Fourier's (fft.cpp). Stride 1, groups 1, blocked input, padding
+/// less than the kernel. Backward-data is `forward` of backward_shape(s) with the turned kernel.
+struct TiledConv {
   bool (*supported)(const ConvShape& s);
   /// Output tiles of the grain; `forward` works on a range of them.
   int64_t (*tiles)(const ConvShape& s);
@@ -227,11 +228,14 @@ struct Kernels {
   void (*transpose_blocks)(int64_t blocks, const float* from, float* to);
 
   Lowering lowering;
-  Winograd winograd2, winograd4;
+  TiledConv winograd2, winograd4, fft;
 };
 
-/// The best table for this CPU, or the named one ("generic", "avx2"); throws InputError if the CPU
-/// cannot run it.
+/// The tables that this CPU can run, the best last.
+std::vector<const char*> usable_kernels();
+
+/// The best table for this CPU, or the named one ("generic", "avx2", "avx512"); throws InputError
+/// if the CPU cannot run it.
 const Kernels& select_kernels(const char* isa = nullptr);
 
 }  // namespace convoy::engine

@@ -1,4 +1,7 @@
-#include <cstring>
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/ranges.h>
 
 #include "convoy/base/error.hpp"
 #include "convoy/engine/kernels/kernels.hpp"
@@ -15,17 +18,37 @@ ConvShape backward_shape(const ConvShape& s) {
   return t;
 }
 
-const Kernels& select_kernels(const char* isa) {
-  const bool has_avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  if (isa == nullptr) isa = has_avx2 ? "avx2" : "generic";
-  static const Kernels generic_table = generic::table();
-  static const Kernels avx2_table = avx2::table();
-  if (std::strcmp(isa, "generic") == 0) return generic_table;
-  if (std::strcmp(isa, "avx2") == 0) {
-    if (!has_avx2) refuse("kernels for avx2 were asked for, but this CPU has no AVX2 and FMA");
-    return avx2_table;
+std::vector<const char*> usable_kernels() {
+  std::vector<const char*> names = {"generic"};
+  const bool avx2 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  if (avx2) names.push_back("avx2");
+  if (avx2 && __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512vl") != 0) {
+    names.push_back("avx512");
   }
-  refuse("no kernels for '{}'; there are generic and avx2", isa);
+  return names;
+}
+
+const Kernels& select_kernels(const char* isa) {
+  const std::vector<const char*> usable = usable_kernels();
+  const std::string_view wanted = isa != nullptr ? isa : usable.back();
+  constexpr std::string_view kNames[] = {"generic", "avx2", "avx512"};
+  if (std::ranges::find(kNames, wanted) == std::end(kNames)) {
+    refuse("no kernels for '{}'; there are {}", wanted, fmt::join(kNames, ", "));
+  }
+  if (std::ranges::find(usable, wanted) == usable.end()) {
+    refuse("kernels for {} were asked for, but this CPU cannot run them", wanted);
+  }
+  // A table is filled by its own code, so only where the CPU can run it.
+  if (wanted == "avx512") {
+    static const Kernels table = avx512::table();
+    return table;
+  }
+  if (wanted == "avx2") {
+    static const Kernels table = avx2::table();
+    return table;
+  }
+  static const Kernels table = generic::table();
+  return table;
 }
 
 }  // namespace convoy::engine

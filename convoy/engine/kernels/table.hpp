@@ -10,4 +10,7 @@ Kernels table();
 namespace avx2 {
 Kernels table();
 }
+namespace avx512 {
+Kernels table();
+}
 }  // namespace convoy::engine

@@ -18,6 +18,8 @@ void fill_conv_weights(Kernels& kernels);
 void fill_conv_data(Kernels& kernels);
 void fill_conv_plain(Kernels& kernels);
 void fill_lowering(Kernels& kernels);
+void fill_fft(Kernels& kernels);
+void fill_fft_weights(Kernels& kernels);
 void fill_winograd(Kernels& kernels);
 void fill_winograd_weights(Kernels& kernels);
 void fill_peak(Kernels& kernels);

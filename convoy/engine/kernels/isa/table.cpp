@@ -22,6 +22,8 @@ Kernels table() {
   fill_conv_data(kernels);
   fill_conv_plain(kernels);
   fill_lowering(kernels);
+  fill_fft(kernels);
+  fill_fft_weights(kernels);
   fill_winograd(kernels);
   fill_winograd_weights(kernels);
   fill_peak(kernels);

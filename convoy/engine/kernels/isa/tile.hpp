@@ -21,12 +21,45 @@ inline Vec multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
+inline Wide multiply_add(Wide a, Wide b, Wide c) {
+#ifdef __AVX512F__
+  return _mm512_fmadd_ps(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+/// c − a·b, rounded once where the instruction set can.
+inline Vec subtract_product(Vec a, Vec b, Vec c) {
+#ifdef __FMA__
+  return _mm256_fnmadd_ps(a, b, c);
+#else
+  return c - a * b;
+#endif
+}
+
 /// Keeps a loaded value in its register: GCC would rather load it again for each use, and loads are
 /// what a tile is short of.
 inline void hold([[maybe_unused]] Vec& v) {
 #ifdef __AVX__
   asm("" : "+x"(v));
 #endif
+}
+inline void hold([[maybe_unused]] Wide& v) {
+#ifdef __AVX512F__
+  asm("" : "+v"(v));
+#endif
+}
+
+template <class Vector>
+inline Vector all_of(float x);
+template <>
+inline Vec all_of<Vec>(float x) {
+  return splat(x);
+}
+template <>
+inline Wide all_of<Wide>(float x) {
+  return join(splat(x), splat(x));
 }
 
 /// f(0), …, f(N − 1) with constant arguments. A loop would do, but GCC unrolls it too late to put
@@ -39,36 +72,37 @@ template <int N, class F>
   (std::make_integer_sequence<int, N>{});
 }
 
-/// V vectors × M scalars of sums, all in registers: sixteen of them hold twelve sums, the smaller
-/// side of the product and one of the other side.
-template <int V, int M>
-class Tile {
+/// V vectors × M scalars of sums, all in registers: of sixteen, twelve hold sums, the others the
+/// smaller side of the product and one of the other side.
+template <class Vector, int V, int M>
+class VectorTile {
  public:
-  [[gnu::always_inline]] Tile() {
-    each([](auto, auto, Vec& sum) __attribute__((always_inline)) { sum = zero(); });
+  [[gnu::always_inline]] VectorTile() {
+    each([](auto, auto, Vector& sum) __attribute__((always_inline)) { sum = Vector{}; });
   }
 
   /// sums[v][m] += vectors(v)·scalars(m); both are called once for each index.
   template <class Vectors, class Scalars>
   [[gnu::always_inline]] void add_product(Vectors vectors, Scalars scalars) {
     if constexpr (M < V) {
-      Vec broadcast[M];
-      unroll<M>([&](auto m) __attribute__((always_inline)) { broadcast[m] = splat(scalars(m)); });
+      Vector broadcast[M];
+      unroll<M>([&](auto m)
+                    __attribute__((always_inline)) { broadcast[m] = all_of<Vector>(scalars(m)); });
       unroll<V>([&](auto v) __attribute__((always_inline)) {
-        Vec vector = vectors(v);
+        Vector vector = vectors(v);
         hold(vector);
         unroll<M>([&](auto m) __attribute__((always_inline)) {
           sums_[v][m] = multiply_add(broadcast[m], vector, sums_[v][m]);
         });
       });
     } else {
-      Vec vector[V];
+      Vector vector[V];
       unroll<V>([&](auto v) __attribute__((always_inline)) {
         vector[v] = vectors(v);
         hold(vector[v]);
       });
       unroll<M>([&](auto m) __attribute__((always_inline)) {
-        const Vec broadcast = splat(scalars(m));
+        const Vector broadcast = all_of<Vector>(scalars(m));
         unroll<V>([&](auto v) __attribute__((always_inline)) {
           sums_[v][m] = multiply_add(broadcast, vector[v], sums_[v][m]);
         });
@@ -85,7 +119,10 @@ class Tile {
   }
 
  private:
-  Vec sums_[V][M];
+  Vector sums_[V][M];
 };
+
+template <int V, int M>
+using Tile = VectorTile<Vec, V, M>;
 
 }  // namespace convoy::engine::CONVOY_ISA

@@ -7,6 +7,7 @@
 #include "convoy/engine/kernels/isa/winograd.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
@@ -15,11 +16,9 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
-using winograd::Tiles;
-
 /// Output channel blocks and tiles of a register tile.
 constexpr int kPanel = 2;
-constexpr int kStrip = 6;
+constexpr int kStrip = kRegisters == 32 ? 14 : 6;
 /// Tiles transformed at a time: all their elements should stay in the second-level cache, but the
 /// kernels pass through it once per block of tiles too.
 constexpr int64_t kLeastTiles = 8 * kStrip;
@@ -31,7 +30,7 @@ int64_t block_tiles(const ConvShape& s) {
   constexpr int64_t kElements = (M + 2) * (M + 2);
   const int64_t channels = (blocks_of(s.ic) + blocks_of(s.oc)) * kBlock;
   const int64_t wanted = kCachedFloats / (kElements * channels) / kStrip * kStrip;
-  const int64_t most = round_up(Tiles<M>(s).all, kStrip);
+  const int64_t most = round_up(Tiles(s, {M, M}).all, kStrip);
   return std::min(std::clamp(wanted, kLeastTiles, kMostTiles), most);
 }
 
@@ -44,17 +43,30 @@ int64_t kernel_slice(int64_t ic, int64_t oc) {
 template <int V>
 void multiply(int64_t in_blocks, const float* u, const float* v, int64_t v_block, float* m,
               int64_t m_block) {
-  Tile<V, kStrip> sums;
+  constexpr bool kPair = kWide && V == kPanel;
+  std::conditional_t<kPair, VectorTile<Wide, 1, kStrip>, Tile<V, kStrip>> sums;
   for (int64_t b = 0; b < in_blocks; ++b) {
 #pragma GCC unroll 4
     for (int i = 0; i < kBlock; ++i) {
-      sums.add_product([&](auto o) { return load(u + o * kBlock); },
-                       [&](auto t) { return v[t * kBlock + i]; });
+      const auto scalars = [&](auto t) { return v[t * kBlock + i]; };
+      if constexpr (kPair) {
+        sums.add_product([&](auto) { return load_wide(u); }, scalars);
+      } else {
+        sums.add_product([&](auto o) { return load(u + o * kBlock); }, scalars);
+      }
       u += V * kBlock;
     }
     v += v_block;
   }
-  sums.each([&](auto o, auto t, Vec& sum) { store(m + o * m_block + t * kBlock, sum); });
+  sums.each([&](auto o, auto t, auto& sum) {
+    float* to = m + t * kBlock;
+    if constexpr (kPair) {
+      store(to, low_half(sum));
+      store(to + m_block, high_half(sum));
+    } else {
+      store(to + o * m_block, sum);
+    }
+  });
 }
 
 template <int M>
@@ -63,7 +75,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   constexpr int kSize = M + 2;
   constexpr int kElements = kSize * kSize;
   using Output = winograd::OutputLine<M>;
-  const Tiles<M> tiles(s);
+  const Tiles tiles(s, {M, M});
   const int64_t in_blocks = blocks_of(s.ic);
   const int64_t out_blocks = blocks_of(s.oc);
   const int64_t step = block_tiles<M>(s);
@@ -76,9 +88,9 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   for (int64_t first = t0; first < t1; first += step) {
     const int64_t count = std::min(step, t1 - first);
     const int64_t padded = round_up(count, kStrip);
-    winograd::transform_tiles<M, winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
-                                                        {s.pad_h, s.pad_w}, tiles, first, count,
-                                                        padded, v, v_slice);
+    winograd::transform_tiles<winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
+                                                     {s.pad_h, s.pad_w}, tiles, first, count,
+                                                     padded, v, v_slice);
     for (int e = 0; e < kElements; ++e) {
       const float* panel = u + e * u_slice;
       for (int64_t o = 0; o < out_blocks; o += kPanel) {
@@ -98,7 +110,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
     }
     for (int64_t b = 0; b < out_blocks; ++b) {
       const Vec shift = bias != nullptr ? load(bias + b * kBlock) : zero();
-      winograd::TileWalk<M> at(tiles, first);
+      TileWalk at(tiles, first);
       for (int64_t t = 0; t < count; ++t, at.next()) {
         const float* from = m + (b * padded + t) * kBlock;
         float* to = y + (((at.image * out_blocks + b) * s.oh + at.row) * s.ow + at.column) * kBlock;
@@ -200,10 +212,10 @@ void kernel(const ConvShape& s, bool turned, int64_t b0, int64_t b1, const float
 }
 
 template <int M>
-void fill(Winograd& w) {
+void fill(TiledConv& w) {
   constexpr int64_t kElements = (M + 2) * (M + 2);
   w.supported = supported;
-  w.tiles = [](const ConvShape& s) { return Tiles<M>(s).all; };
+  w.tiles = [](const ConvShape& s) { return Tiles(s, {M, M}).all; };
   w.kernel_size = [](const ConvShape& s) { return kElements * kernel_slice(s.ic, s.oc); };
   w.kernel = kernel<M>;
   w.forward_scratch = [](const ConvShape& s) {

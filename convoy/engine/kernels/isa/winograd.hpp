@@ -1,5 +1,5 @@
 #pragma once
-// What Winograd's kernels share: the transforms, the tiles of an image and the scratch layout.
+// What Winograd's kernels share: the transforms, and windows of an image.
 //
 // F(M×M, 3×3) computes M×M outputs from a tile of (M+2)×(M+2) inputs with one multiplication per
 // element of the tile, where the definition takes 9 per output: 36 instead of 144 for M = 4, 16
@@ -13,6 +13,7 @@
 // points are 0, ±1, ±2 and ∞ for M = 4, and 0, ±1 and ∞ for M = 2.
 
 #include "convoy/engine/kernels/isa/scratch.hpp"
+#include "convoy/engine/kernels/isa/tiles.hpp"
 
 namespace convoy::engine::CONVOY_ISA::winograd {
 
@@ -211,44 +212,6 @@ template <class Line, class In, class Out>
   }
 }
 
-/// The tiles of a grain's outputs, numbered row by row, image by image.
-template <int M>
-struct Tiles {
-  int64_t rows, columns, per_image, all;
-  explicit Tiles(const ConvShape& s)
-      : rows((s.oh + M - 1) / M),
-        columns((s.ow + M - 1) / M),
-        per_image(rows * columns),
-        all(s.n * per_image) {}
-};
-
-/// Walks over tiles in their order.
-template <int M>
-class TileWalk {
- public:
-  TileWalk(const Tiles<M>& tiles, int64_t first)
-      : tiles_(tiles),
-        image(first / tiles.per_image),
-        row(first % tiles.per_image / tiles.columns * M),
-        column(first % tiles.columns * M) {}
-
-  void next() {
-    column += M;
-    if (column < tiles_.columns * M) return;
-    column = 0;
-    row += M;
-    if (row < tiles_.rows * M) return;
-    row = 0;
-    ++image;
-  }
-
- private:
-  const Tiles<M>& tiles_;
-
- public:
-  int64_t image, row, column;  ///< of the tile's first output
-};
-
 /// A window of an image's channel block; outside the image it is zero.
 struct Plane {
   const float* pixels;
@@ -278,25 +241,16 @@ template <int SIZE, class Use>
   use(static_cast<const float*>(copy), int64_t{SIZE * kBlock});
 }
 
-struct Extent {
-  int64_t height, width;
-};
-
-/// Channel blocks [begin, end) of images that have `all` of them.
-struct Channels {
-  int64_t begin, end, all;
-};
-
 /// Transforms the windows of `count` tiles from number `first` on by Line, to
 /// to[element][block][tile][8]; tiles from `count` up to `padded` become zero. A window starts
 /// `pad` pixels before its tile's first output.
-template <int M, class Line>
+template <class Line>
 void transform_tiles(const float* from, const Channels& channels, const Extent& image,
-                     const Extent& pad, const Tiles<M>& tiles, int64_t first, int64_t count,
+                     const Extent& pad, const Tiles& tiles, int64_t first, int64_t count,
                      int64_t padded, float* to, int64_t to_slice) {
   const int64_t plane = image.height * image.width * kBlock;
   for (int64_t b = channels.begin; b < channels.end; ++b) {
-    TileWalk<M> at(tiles, first);
+    TileWalk at(tiles, first);
     float* block = to + (b - channels.begin) * padded * kBlock;
     for (int64_t t = 0; t < count; ++t, at.next()) {
       const Plane whole{from + (at.image * channels.all + b) * plane, image.height, image.width};

@@ -3,6 +3,7 @@
 // transformed back to 3×3 once at the end.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
@@ -11,11 +12,9 @@
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
-using winograd::Tiles;
-
 /// Output blocks and input channels of a register tile.
-constexpr int kWidest = 3;
-constexpr int kInputs = 4;
+constexpr int kWidest = kWide ? 2 : 3;
+constexpr int kInputs = kWide ? 8 : 4;
 /// Tiles summed in registers before the sums in memory are touched. Three output blocks of them
 /// stay in the first-level cache.
 constexpr int64_t kMostTiles = 256;
@@ -23,7 +22,7 @@ constexpr int64_t kMostTiles = 256;
 template <int M>
 int64_t block_tiles(const ConvShape& s) {
   // Blocks of nearly equal size.
-  const int64_t all = Tiles<M>(s).all;
+  const int64_t all = Tiles(s, {M, M}).all;
   const int64_t blocks = (all + kMostTiles - 1) / kMostTiles;
   return (all + blocks - 1) / blocks;
 }
@@ -46,16 +45,28 @@ struct Scratch {
 template <int V>
 void multiply(int64_t tiles, const float* v, const float* d, int64_t d_block, float* sums,
               int64_t sums_block, bool first) {
-  Tile<V, kInputs> tile;
+  constexpr bool kPair = kWide && V == 2;
+  std::conditional_t<kPair, VectorTile<Wide, 1, kInputs>, Tile<V, kInputs>> tile;
 #pragma GCC unroll 4
   for (int64_t t = tiles; t > 0; --t) {
-    tile.add_product([&](auto o) { return load(d + o * d_block); }, [&](auto i) { return v[i]; });
+    const auto scalars = [&](auto i) { return v[i]; };
+    if constexpr (kPair) {
+      tile.add_product([&](auto) { return join(load(d), load(d + d_block)); }, scalars);
+    } else {
+      tile.add_product([&](auto o) { return load(d + o * d_block); }, scalars);
+    }
     v += kBlock;
     d += kBlock;
   }
-  tile.each([&](auto o, auto i, Vec& sum) {
-    float* to = sums + o * sums_block + i * kBlock;
-    store(to, first ? sum : load(to) + sum);
+  const auto put = [&](float* to, Vec sum) { store(to, first ? sum : load(to) + sum); };
+  tile.each([&](auto o, auto i, auto& sum) {
+    float* to = sums + i * kBlock;
+    if constexpr (kPair) {
+      put(to, low_half(sum));
+      put(to + sums_block, high_half(sum));
+    } else {
+      put(to + o * sums_block, sum);
+    }
   });
 }
 
@@ -78,7 +89,7 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
                       float* dw, float* scratch) {
   constexpr int kSize = M + 2;
   constexpr int kElements = kSize * kSize;
-  const Tiles<M> tiles(s);
+  const Tiles tiles(s, {M, M});
   const int64_t in_blocks = blocks_of(s.ic);
   const int64_t all_out_blocks = blocks_of(s.oc);
   const int64_t out_blocks = b1 - b0;
@@ -90,12 +101,12 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
   const int64_t step = block_tiles<M>(s);
   for (int64_t first = 0; first < tiles.all; first += step) {
     const int64_t count = std::min(step, tiles.all - first);
-    winograd::transform_tiles<M, winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
-                                                        {s.pad_h, s.pad_w}, tiles, first, count,
-                                                        count, v, slices.v);
-    winograd::transform_tiles<M, winograd::GradientLine<M>>(dy, {b0, b1, all_out_blocks},
-                                                            {s.oh, s.ow}, {0, 0}, tiles, first,
-                                                            count, count, d, slices.d);
+    winograd::transform_tiles<winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
+                                                     {s.pad_h, s.pad_w}, tiles, first, count, count,
+                                                     v, slices.v);
+    winograd::transform_tiles<winograd::GradientLine<M>>(dy, {b0, b1, all_out_blocks}, {s.oh, s.ow},
+                                                         {0, 0}, tiles, first, count, count, d,
+                                                         slices.d);
     for (int e = 0; e < kElements; ++e) {
       for (int64_t o = 0; o < out_blocks;) {
         const int64_t left = out_blocks - o;
@@ -103,8 +114,8 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
         float* to = sums + e * slices.sums + o * in_blocks * kBlock * kBlock;
         // Threes, but 4 = 2 + 2: a single block would be bound by its loads.
         const int64_t width = left == 4 || left == 2 ? 2 : std::min<int64_t>(left, kWidest);
-        if (width == 3) {
-          multiply_panel<3>(in_blocks, count, v + e * slices.v, from, to, first == 0);
+        if (width == kWidest) {
+          multiply_panel<kWidest>(in_blocks, count, v + e * slices.v, from, to, first == 0);
         } else if (width == 2) {
           multiply_panel<2>(in_blocks, count, v + e * slices.v, from, to, first == 0);
         } else {
@@ -129,7 +140,7 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
 }
 
 template <int M>
-void fill(Winograd& w) {
+void fill(TiledConv& w) {
   w.backward_weights_scratch = [](const ConvShape& s, int64_t out_blocks) {
     return Scratch<M>(s, out_blocks).floats();
   };

@@ -1,4 +1,5 @@
-// Convolution by Winograd's algorithm. The transformed kernels are prepared once per step.
+// Convolution of tiles in a transformed space: Winograd's algorithm and Fourier transforms. The
+// transformed kernels are prepared once per step.
 
 #include <fmt/format.h>
 
@@ -13,7 +14,7 @@ std::string kernel_name(const Builder& b, Algorithm algorithm) {
 }
 
 /// Room for the transformed kernel, rewritten after each update; returns its offset.
-int64_t prepare_kernel(Builder& b, model::LayerId id, const ConvShape& s, const Winograd& w,
+int64_t prepare_kernel(Builder& b, model::LayerId id, const ConvShape& s, const TiledConv& w,
                        bool turned) {
   const int64_t from = b.tensor(id, model::Role::weight)->offset;
   const int64_t blocks = Blocked{.channels = turned ? s.ic : s.oc}.blocks();
@@ -27,7 +28,7 @@ int64_t prepare_kernel(Builder& b, model::LayerId id, const ConvShape& s, const 
 /// backward.
 void emit_tiles(Builder& b, model::LayerId id, Phase phase, Algorithm algorithm, const ConvShape& s,
                 int64_t kernel, int64_t bias, bool relu, BufferId x, BufferId y) {
-  const Winograd& w = winograd_of(b.kernels, algorithm);
+  const TiledConv& w = tiled_of(b.kernels, algorithm);
   const int64_t scratch_floats = w.forward_scratch(s);
   const BufferId scratch = b.new_floats(scratch_floats * b.threads);
   b.emit(id, phase, kernel_name(b, algorithm), {x, y, scratch},
@@ -44,29 +45,29 @@ void emit_tiles(Builder& b, model::LayerId id, Phase phase, Algorithm algorithm,
 
 }  // namespace
 
-const Winograd& winograd_of(const Kernels& kernels, Algorithm algorithm) {
-  check(algorithm == Algorithm::winograd2 || algorithm == Algorithm::winograd4,
-        "one of Winograd's algorithms");
+const TiledConv& tiled_of(const Kernels& kernels, Algorithm algorithm) {
+  check(is_tiled(algorithm), "an algorithm that works on tiles");
+  if (algorithm == Algorithm::fft) return kernels.fft;
   return algorithm == Algorithm::winograd2 ? kernels.winograd2 : kernels.winograd4;
 }
 
-void emit_winograd_forward(Builder& b, const Node& node, const ConvShape& s, Algorithm algorithm,
-                           BufferId x, BufferId y) {
+void emit_tiled_forward(Builder& b, const Node& node, const ConvShape& s, Algorithm algorithm,
+                        BufferId x, BufferId y) {
   const Tensor* bias = b.tensor(node.head, model::Role::bias);
-  const int64_t kernel = prepare_kernel(b, node.head, s, winograd_of(b.kernels, algorithm), false);
+  const int64_t kernel = prepare_kernel(b, node.head, s, tiled_of(b.kernels, algorithm), false);
   emit_tiles(b, node.head, Phase::forward, algorithm, s, kernel,
              bias != nullptr ? bias->offset : -1, node.relu, x, y);
 }
 
-void emit_winograd_data(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
-                        BufferId dy, BufferId dx) {
-  const int64_t kernel = prepare_kernel(b, id, s, winograd_of(b.kernels, algorithm), true);
+void emit_tiled_data(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                     BufferId dy, BufferId dx) {
+  const int64_t kernel = prepare_kernel(b, id, s, tiled_of(b.kernels, algorithm), true);
   emit_tiles(b, id, Phase::backward_data, algorithm, backward_shape(s), kernel, -1, false, dy, dx);
 }
 
-void emit_winograd_weights(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
-                           BufferId x, BufferId dy) {
-  const Winograd& w = winograd_of(b.kernels, algorithm);
+void emit_tiled_weights(Builder& b, model::LayerId id, const ConvShape& s, Algorithm algorithm,
+                        BufferId x, BufferId dy) {
+  const TiledConv& w = tiled_of(b.kernels, algorithm);
   const int64_t blocks = Blocked{.channels = s.oc}.blocks();
   const int64_t scratch_floats =
       w.backward_weights_scratch(s, (blocks + b.threads - 1) / b.threads);

@@ -1,4 +1,4 @@
-// Winograd's kernels against the definition of convolution in double precision.
+// Convolution in transformed spaces (Winograd, Fourier) against the definition in double precision.
 
 #include <cmath>
 #include <ostream>
@@ -14,12 +14,17 @@
 namespace convoy::engine {
 namespace {
 
-ConvShape shape_of(int64_t n, int64_t ic, int64_t oc, int64_t height, int64_t width, int64_t pad) {
+struct Extent {
+  int64_t height, width;
+};
+
+ConvShape shape_of(int64_t n, int64_t ic, int64_t oc, const Extent& image, int64_t pad,
+                   const Extent& kernel = {3, 3}) {
   ConvShape s;
-  s.n = n, s.ic = ic, s.ih = height, s.iw = width;
-  s.oc = oc, s.oh = height + 2 * pad - 2, s.ow = width + 2 * pad - 2;
-  s.kh = s.kw = 3;
+  s.n = n, s.ic = ic, s.ih = image.height, s.iw = image.width;
+  s.kh = kernel.height, s.kw = kernel.width;
   s.pad_h = s.pad_w = pad;
+  s.oc = oc, s.oh = s.ih + 2 * pad - s.kh + 1, s.ow = s.iw + 2 * pad - s.kw + 1;
   return s;
 }
 
@@ -58,56 +63,61 @@ class Map {
 /// OIhw8i8o.
 class Kernel {
  public:
-  Kernel(int64_t ic, int64_t oc, uint64_t seed)
-      : in_blocks_((ic + 7) / 8),
-        out_blocks_((oc + 7) / 8),
-        buffer_(AlignedBuffer::of_floats(in_blocks_ * out_blocks_ * 9 * 64)) {
+  Kernel(const ConvShape& s, uint64_t seed)
+      : in_blocks_((s.ic + 7) / 8),
+        width_(s.kw),
+        taps_(s.kh * s.kw),
+        buffer_(AlignedBuffer::of_floats(in_blocks_ * ((s.oc + 7) / 8) * taps_ * 64)) {
     Stream random(seed, Purpose::test, 1, 0);
-    for (int64_t o = 0; o < oc; ++o) {
-      for (int64_t i = 0; i < ic; ++i) {
-        for (int64_t k = 0; k < 9; ++k) at(o, i, k / 3, k % 3) = random.normal();
+    for (int64_t o = 0; o < s.oc; ++o) {
+      for (int64_t i = 0; i < s.ic; ++i) {
+        for (int64_t k = 0; k < taps_; ++k) at(o, i, k) = random.normal();
       }
     }
   }
-  float& at(int64_t o, int64_t i, int64_t r, int64_t c) {
-    return data()[(((o / 8 * in_blocks_ + i / 8) * 9 + r * 3 + c) * 8 + i % 8) * 8 + o % 8];
+  float& at(int64_t o, int64_t i, int64_t tap) {
+    return data()[(((o / 8 * in_blocks_ + i / 8) * taps_ + tap) * 8 + i % 8) * 8 + o % 8];
   }
+  int64_t taps() const { return taps_; }
+  int64_t row(int64_t tap) const { return tap / width_; }
+  int64_t column(int64_t tap) const { return tap % width_; }
   float* data() { return buffer_.floats().data(); }
 
  private:
-  int64_t in_blocks_, out_blocks_;
+  int64_t in_blocks_, width_, taps_;
   AlignedBuffer buffer_;
 };
 
 struct Case {
   std::string isa;
-  int tile;
+  std::string algorithm;
   ConvShape shape;
 
   friend void PrintTo(const Case& c, std::ostream* out) {  // NOLINT: gtest's name
-    *out << c.isa << ", tile " << c.tile;
+    *out << c.isa << ", " << c.algorithm;
   }
 };
 
-class WinogradTest : public testing::TestWithParam<Case> {
+class TiledConvTest : public testing::TestWithParam<Case> {
  protected:
-  static const Winograd& kernels() {
+  static const TiledConv& kernels() {
     const Kernels& all = select_kernels(GetParam().isa.c_str());
-    return GetParam().tile == 2 ? all.winograd2 : all.winograd4;
+    if (GetParam().algorithm == "fft") return all.fft;
+    return GetParam().algorithm == "winograd2" ? all.winograd2 : all.winograd4;
   }
   const ConvShape& s() const { return GetParam().shape; }
   /// Rounding grows with the root of the terms added and with the transforms' size.
   double tolerance(double terms) const {
-    return (GetParam().tile == 2 ? 4e-6 : 6e-5) * std::sqrt(terms);
+    return (GetParam().algorithm == "winograd4" ? 6e-5 : 4e-6) * std::sqrt(terms);
   }
 
   Map x_{{s().n, s().ic, s().ih, s().iw}, 1};
   Map y_{{s().n, s().oc, s().oh, s().ow}, 2};
-  Kernel w_{s().ic, s().oc, 3};
+  Kernel w_{s(), 3};
 };
 
-TEST_P(WinogradTest, ForwardIsConvolution) {
-  const Winograd& k = kernels();
+TEST_P(TiledConvTest, ForwardIsConvolution) {
+  const TiledConv& k = kernels();
   ASSERT_TRUE(k.supported(s()));
   AlignedBuffer u = AlignedBuffer::of_floats(k.kernel_size(s()));
   AlignedBuffer scratch = AlignedBuffer::of_floats(k.forward_scratch(s()));
@@ -133,9 +143,9 @@ TEST_P(WinogradTest, ForwardIsConvolution) {
           }
           double sum = 0.1F * static_cast<float>(o);
           for (int64_t i = 0; i < s().ic; ++i) {
-            for (int64_t t = 0; t < 9; ++t) {
-              sum += x_.around(n, i, oy + t / 3 - s().pad_h, ox + t % 3 - s().pad_w) *
-                     w_.at(o, i, t / 3, t % 3);
+            for (int64_t t = 0; t < w_.taps(); ++t) {
+              sum += x_.around(n, i, oy + w_.row(t) - s().pad_h, ox + w_.column(t) - s().pad_w) *
+                     w_.at(o, i, t);
             }
           }
           worst = std::max(worst, std::abs(std::max(sum, 0.0) - y_.at(n, o, oy, ox)));
@@ -143,17 +153,17 @@ TEST_P(WinogradTest, ForwardIsConvolution) {
       }
     }
   }
-  EXPECT_LT(worst, tolerance(9.0 * static_cast<double>(s().ic)));
+  EXPECT_LT(worst, tolerance(static_cast<double>(w_.taps() * s().ic)));
 }
 
-TEST_P(WinogradTest, BackwardDataIsItsTranspose) {
-  const Winograd& k = kernels();
-  const ConvShape t = backward_shape(s());
-  ASSERT_TRUE(k.supported(t));
-  AlignedBuffer u = AlignedBuffer::of_floats(k.kernel_size(t));
-  AlignedBuffer scratch = AlignedBuffer::of_floats(k.forward_scratch(t));
+TEST_P(TiledConvTest, BackwardDataIsItsTranspose) {
+  const TiledConv& k = kernels();
+  const ConvShape turned = backward_shape(s());
+  ASSERT_TRUE(k.supported(turned));
+  AlignedBuffer u = AlignedBuffer::of_floats(k.kernel_size(turned));
+  AlignedBuffer scratch = AlignedBuffer::of_floats(k.forward_scratch(turned));
   k.kernel(s(), true, 0, (s().ic + 7) / 8, w_.data(), u.floats().data());
-  k.forward(t, 0, k.tiles(t), y_.data(), u.floats().data(), nullptr, false, x_.data(),
+  k.forward(turned, 0, k.tiles(turned), y_.data(), u.floats().data(), nullptr, false, x_.data(),
             scratch.floats().data());
   double worst = 0;
   for (int64_t n = 0; n < s().n; ++n) {
@@ -162,9 +172,9 @@ TEST_P(WinogradTest, BackwardDataIsItsTranspose) {
         for (int64_t ix = 0; ix < s().iw; ++ix) {
           double sum = 0;
           for (int64_t o = 0; o < s().oc; ++o) {
-            for (int64_t tap = 0; tap < 9; ++tap) {
-              sum += y_.around(n, o, iy - tap / 3 + s().pad_h, ix - tap % 3 + s().pad_w) *
-                     w_.at(o, i, tap / 3, tap % 3);
+            for (int64_t t = 0; t < w_.taps(); ++t) {
+              sum += y_.around(n, o, iy - w_.row(t) + s().pad_h, ix - w_.column(t) + s().pad_w) *
+                     w_.at(o, i, t);
             }
           }
           worst = std::max(worst, std::abs(sum - x_.at(n, i, iy, ix)));
@@ -172,13 +182,13 @@ TEST_P(WinogradTest, BackwardDataIsItsTranspose) {
       }
     }
   }
-  EXPECT_LT(worst, tolerance(9.0 * static_cast<double>(s().oc)));
+  EXPECT_LT(worst, tolerance(static_cast<double>(w_.taps() * s().oc)));
 }
 
-TEST_P(WinogradTest, BackwardWeightsIsTheGradient) {
-  const Winograd& k = kernels();
+TEST_P(TiledConvTest, BackwardWeightsIsTheGradient) {
+  const TiledConv& k = kernels();
   const int64_t blocks = (s().oc + 7) / 8;
-  Kernel dw(s().ic, s().oc, 4);
+  Kernel dw(s(), 4);
   for (const auto& [b0, b1] : {std::pair{int64_t{0}, blocks / 2}, {blocks / 2, blocks}}) {
     if (b0 == b1) continue;
     AlignedBuffer scratch = AlignedBuffer::of_floats(k.backward_weights_scratch(s(), b1 - b0));
@@ -187,17 +197,17 @@ TEST_P(WinogradTest, BackwardWeightsIsTheGradient) {
   double worst = 0;
   for (int64_t o = 0; o < s().oc; ++o) {
     for (int64_t i = 0; i < s().ic; ++i) {
-      for (int64_t tap = 0; tap < 9; ++tap) {
+      for (int64_t t = 0; t < w_.taps(); ++t) {
         double sum = 0;
         for (int64_t n = 0; n < s().n; ++n) {
           for (int64_t oy = 0; oy < s().oh; ++oy) {
             for (int64_t ox = 0; ox < s().ow; ++ox) {
-              sum += x_.around(n, i, oy + tap / 3 - s().pad_h, ox + tap % 3 - s().pad_w) *
+              sum += x_.around(n, i, oy + w_.row(t) - s().pad_h, ox + w_.column(t) - s().pad_w) *
                      y_.at(n, o, oy, ox);
             }
           }
         }
-        worst = std::max(worst, std::abs(sum - dw.at(o, i, tap / 3, tap % 3)));
+        worst = std::max(worst, std::abs(sum - dw.at(o, i, t)));
       }
     }
   }
@@ -205,28 +215,34 @@ TEST_P(WinogradTest, BackwardWeightsIsTheGradient) {
 }
 
 std::vector<Case> cases() {
+  const std::vector<ConvShape> three = {
+      shape_of(2, 8, 8, {4, 4}, 1),    shape_of(3, 16, 24, {8, 8}, 1),
+      shape_of(2, 8, 16, {7, 9}, 1),   shape_of(1, 11, 21, {5, 6}, 1),
+      shape_of(2, 16, 8, {9, 7}, 0),   shape_of(1, 8, 40, {6, 6}, 2),
+      shape_of(1, 8, 8, {3, 3}, 0),    shape_of(1, 8, 8, {1, 1}, 1),
+      shape_of(5, 40, 32, {28, 28}, 1)};
+  const std::vector<ConvShape> larger = {
+      shape_of(2, 8, 16, {9, 11}, 2, {5, 5}),   shape_of(3, 13, 9, {27, 27}, 2, {5, 5}),
+      shape_of(1, 16, 24, {31, 17}, 3, {7, 7}), shape_of(2, 8, 8, {20, 20}, 0, {11, 11}),
+      shape_of(1, 24, 8, {12, 30}, 2, {3, 6}),  shape_of(1, 8, 8, {5, 5}, 4, {5, 5}),
+      shape_of(70, 8, 16, {6, 6}, 2, {5, 5})};
   std::vector<Case> all;
-  for (const char* isa : {"generic", "avx2"}) {
-    if (std::string(isa) == "avx2" && std::string(select_kernels().isa) != "avx2") continue;
-    for (const int tile : {2, 4}) {
-      for (const ConvShape& s :
-           {shape_of(2, 8, 8, 4, 4, 1), shape_of(3, 16, 24, 8, 8, 1), shape_of(2, 8, 16, 7, 9, 1),
-            shape_of(1, 11, 21, 5, 6, 1), shape_of(2, 16, 8, 9, 7, 0), shape_of(1, 8, 40, 6, 6, 2),
-            shape_of(1, 8, 8, 3, 3, 0), shape_of(1, 8, 8, 1, 1, 1),
-            shape_of(5, 40, 32, 28, 28, 1)}) {
-        all.push_back({isa, tile, s});
-      }
+  for (const char* isa : usable_kernels()) {
+    for (const char* algorithm : {"winograd2", "winograd4", "fft"}) {
+      for (const ConvShape& s : three) all.push_back({isa, algorithm, s});
     }
+    for (const ConvShape& s : larger) all.push_back({isa, "fft", s});
   }
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, WinogradTest, testing::ValuesIn(cases()), [](const auto& tested) {
+INSTANTIATE_TEST_SUITE_P(Shapes, TiledConvTest, testing::ValuesIn(cases()), [](const auto& tested) {
   const Case& c = tested.param;
-  return c.isa + "_tile" + std::to_string(c.tile) + "_n" + std::to_string(c.shape.n) + "_" +
-         std::to_string(c.shape.ic) + "to" + std::to_string(c.shape.oc) + "_" +
-         std::to_string(c.shape.ih) + "by" + std::to_string(c.shape.iw) + "_pad" +
-         std::to_string(c.shape.pad_h);
+  const ConvShape& s = c.shape;
+  return c.isa + "_" + c.algorithm + "_n" + std::to_string(s.n) + "_" + std::to_string(s.ic) +
+         "to" + std::to_string(s.oc) + "_" + std::to_string(s.ih) + "by" + std::to_string(s.iw) +
+         "_kernel" + std::to_string(s.kh) + "by" + std::to_string(s.kw) + "_pad" +
+         std::to_string(s.pad_h);
 });
 
 }  // namespace

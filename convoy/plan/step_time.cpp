@@ -1,0 +1,64 @@
+#include "convoy/plan/step_time.hpp"
+
+#include <algorithm>
+
+#include "convoy/base/random.hpp"
+
+namespace convoy::plan {
+
+RandomBatch::RandomBatch(const model::Graph& graph, int64_t batch, int64_t grain)
+    : grain_(grain),
+      size_(graph.input_shape().size()),
+      inputs_(AlignedBuffer::of_floats(batch * size_)),
+      labels_(static_cast<size_t>(batch)) {
+  Stream random(1, Purpose::synthetic);
+  for (float& value : inputs_.floats()) value = 2 * random.uniform() - 1;
+  for (int32_t& label : labels_) {
+    label = static_cast<int32_t>(random.below(static_cast<uint32_t>(graph.classes())));
+  }
+}
+
+sync::GrainSource::Samples RandomBatch::get(int64_t, int64_t grain) {
+  return {inputs_.floats().data() + grain * grain_ * size_, labels_.data() + grain * grain_};
+}
+
+Seconds StepTime::of(int64_t batch, int64_t grain, int lanes) const {
+  const int64_t grains = batch / grain;
+  const int64_t rounds = (grains + lanes - 1) / lanes;
+  return {static_cast<double>(rounds) * round.value + update.value};
+}
+
+int64_t measured_rounds(int64_t batch, int64_t grain, int lanes) {
+  return std::clamp<int64_t>(batch / grain / lanes, 1, 2);
+}
+
+StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
+                      sync::StepperOptions options) {
+  constexpr int kLeastSteps = 2;
+  constexpr int kMostSteps = 15;
+  constexpr Seconds kLongEnough{0.5};
+  // Small enough to leave random data a finite loss, whatever the optimizer.
+  constexpr double kRate = 1e-6;
+  const int64_t rounds = measured_rounds(options.batch, program.grain(), options.lanes);
+  options.batch = rounds * options.lanes * program.grain();
+  sync::Stepper stepper(program, optimizer, options);
+  engine::initialise(program.arena(), options.seed, stepper.weights());
+  stepper.weights_changed();
+  RandomBatch batch(program.graph(), options.batch, program.grain());
+  stepper.step(0, kRate, batch);
+  // The shortest is what the machine can do; everything else is disturbance.
+  StepTime best{{1e30}, {1e30}};
+  const Seconds begin = now();
+  for (int i = 1; i <= kMostSteps; ++i) {
+    if (i > kLeastSteps && now() - begin >= kLongEnough) break;
+    const Seconds before = now();
+    const sync::StepResult result = stepper.step(i, kRate, batch);
+    const Seconds all = now() - before;
+    best.round =
+        std::min(best.round, Seconds{result.computing.value / static_cast<double>(rounds)});
+    best.update = std::min(best.update, all - result.computing);
+  }
+  return best;
+}
+
+}  // namespace convoy::plan
