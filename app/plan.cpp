@@ -58,13 +58,14 @@ plan::PlanOptions plan_options() {
   plan::PlanOptions options;
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
   options.measure = true;
-  options.progress = [terminal, said = false](int done, int all, const std::string& what) mutable {
+  options.progress = [terminal, said = std::make_shared<bool>(false)](int done, int all,
+                                                                      const std::string& what) {
     if (terminal && done == all) {
       fmt::print(stderr, "\r\033[K");
     } else if (terminal) {
       fmt::print(stderr, "\r\033[Kmeasuring {}/{}: {}", done + 1, all, what);
-    } else if (!said) {
-      said = true;
+    } else if (!*said) {
+      *said = true;
       fmt::print(stderr, "measuring what is fastest, once for this machine and model …\n");
     }
     std::fflush(stderr);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include "convoy/base/cgroup.hpp"
@@ -51,6 +52,14 @@ Bytes resident_memory(const std::filesystem::path& root) {
 
 Bytes peak_resident_memory(const std::filesystem::path& root) {
   return from_status(root, "VmHWM");
+}
+
+void restart_peak_memory() {
+  std::ofstream("/proc/self/clear_refs") << "5";
+}
+
+void return_free_memory() {
+  ::malloc_trim(0);
 }
 
 AlignedBuffer::AlignedBuffer(Bytes size) {

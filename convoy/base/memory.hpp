@@ -15,6 +15,11 @@ Bytes available_memory(const std::filesystem::path& root = "/");
 /// Memory of this process that is in RAM now, and the most there ever was.
 Bytes resident_memory(const std::filesystem::path& root = "/");
 Bytes peak_resident_memory(const std::filesystem::path& root = "/");
+/// Counts the peak anew from what is resident now; on systems that do not allow it the old one
+/// stands.
+void restart_peak_memory();
+/// Gives the system back what was freed.
+void return_free_memory();
 
 /// A zeroed block of memory, aligned to a cache line; from 4 MiB on to 2 MiB, on huge pages where
 /// the system has them. Large blocks take real memory only where they are touched, and on the NUMA

@@ -8,7 +8,6 @@
 #include "convoy/base/error.hpp"
 #include "convoy/optim/schedule.hpp"
 #include "convoy/plan/loader_source.hpp"
-#include "convoy/plan/noise.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -22,19 +21,23 @@ constexpr int64_t kLeastUpdates = 10;
 constexpr int64_t kTrialBatch = 128;
 constexpr int64_t kTrialGrain = 16;
 constexpr int64_t kLeastTrialSteps = 8;
-constexpr int64_t kMostTrialSteps = 200;
-constexpr Seconds kTrialTime{20};
+constexpr int64_t kMostTrialSteps = 1000;
+/// Its time: a small part of what the training itself will take.
+constexpr double kTrialShare = 0.05;
+constexpr Seconds kLeastTrialTime{2};
+constexpr Seconds kMostTrialTime{60};
 
 struct Noise {
-  double scale = 0;
-  int64_t steps = 0;
+  NoiseGrowth growth;
+  double half_time = 1;  ///< the step in the middle of the training
+  int64_t steps = 0;     ///< of the trial
 };
 
-/// Trains for a while and looks at the second half: the first updates of a fresh network are not
-/// like those that follow.
+/// Trains for a while. Noise grows as a network learns, so an early and a late part of the trial
+/// are looked at; the very first updates of a fresh network are like no others.
 Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source& source,
                     const optim::Optimizer& optimizer, const CoreMap& cores,
-                    const PlanOptions& options) {
+                    const PlanOptions& options, Seconds time) {
   const int64_t samples = source.train->size();
   job.train.batch = std::min(kTrialBatch, samples);
   const int64_t grain = job.engine.grain > 0 ? job.engine.grain : kTrialGrain;
@@ -43,7 +46,6 @@ Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source&
   if (job.engine.grain < 1) {
     refuse("train.batch: auto needs at least 2 training samples; there are {}", samples);
   }
-  job.engine.algorithms = "direct";
   PlanOptions quiet = options;
   quiet.measure = false;
   const Planned planned = make_plan(job, graph, optimizer, cores, quiet);
@@ -68,7 +70,7 @@ Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source&
   std::vector<sync::StepResult> results;
   const Seconds begin = now();
   for (int64_t step = 0; step < most; ++step) {
-    if (step >= kLeastTrialSteps && now() - begin >= kTrialTime) break;
+    if (step >= kLeastTrialSteps && now() - begin >= time) break;
     if (options.progress) {
       options.progress(static_cast<int>(step), static_cast<int>(most), "gradient noise");
     }
@@ -82,20 +84,35 @@ Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source&
     }
   }
   if (options.progress) options.progress(static_cast<int>(most), static_cast<int>(most), "");
-  NoiseScale noise;
-  for (size_t i = results.size() / 2; i < results.size(); ++i) {
-    noise.add(job.train.batch, std::pow(results[i].gradient_norm, 2), planned.plan.grain,
-              results[i].grain_norm2);
+  const auto scale = [&](size_t from, size_t to) {
+    NoiseScale noise;
+    for (size_t i = from; i < to; ++i) {
+      noise.add(job.train.batch, std::pow(results[i].gradient_norm, 2), planned.plan.grain,
+                results[i].grain_norm2);
+    }
+    return noise.value().value_or(0);
+  };
+  const size_t n = results.size();
+  const auto eighths = static_cast<double>(n) / 8;
+  return {noise_growth(2 * eighths, scale(n / 8, 3 * n / 8), 6.5 * eighths, scale(5 * n / 8, n)),
+          context.total_steps / 2, static_cast<int64_t>(n)};
+}
+
+/// What the trial may take of a training on so many images.
+Seconds trial_time(const std::vector<BatchCandidate>& candidates, double images) {
+  double rate = 0;
+  for (const BatchCandidate& c : candidates) {
+    if (c.obstacle.empty()) rate = std::max(rate, static_cast<double>(c.batch) / c.step.value);
   }
-  return {noise.value().value_or(0), static_cast<int64_t>(results.size())};
+  const double training = rate > 0 ? images / rate : 0;
+  return {std::clamp(kTrialShare * training, kLeastTrialTime.value, kMostTrialTime.value)};
 }
 
 }  // namespace
 
-BatchChoice choose(std::vector<BatchCandidate> candidates, double noise, int64_t steps) {
+BatchChoice choose(std::vector<BatchCandidate> candidates, double noise) {
   BatchChoice choice;
   choice.noise = noise;
-  choice.steps = steps;
   double best = 0;
   for (BatchCandidate& c : candidates) {
     if (!c.obstacle.empty()) continue;
@@ -120,7 +137,6 @@ BatchChoice choose_batch(const job::Job& job, const model::Graph& graph, const d
                          const optim::Optimizer& optimizer, const CoreMap& cores,
                          const PlanOptions& options) {
   const int64_t samples = source.train->size();
-  const Noise noise = measure_noise(job, graph, source, optimizer, cores, options);
   PlanOptions predicting = options;
   predicting.measure = predicting.predict = true;
   if (!predicting.known) {
@@ -145,7 +161,12 @@ BatchChoice choose_batch(const job::Job& job, const model::Graph& graph, const d
     }
     candidates.push_back(std::move(c));
   }
-  return choose(std::move(candidates), noise.scale, noise.steps);
+  const Seconds time = trial_time(candidates, job.train.epochs * static_cast<double>(samples));
+  const Noise noise = measure_noise(job, graph, source, optimizer, cores, predicting, time);
+  BatchChoice choice = choose(std::move(candidates), noise.growth.at(noise.half_time));
+  choice.growth = noise.growth;
+  choice.steps = noise.steps;
+  return choice;
 }
 
 std::vector<std::string> describe(const BatchChoice& choice) {
@@ -153,10 +174,10 @@ std::vector<std::string> describe(const BatchChoice& choice) {
   for (const BatchCandidate& c : choice.candidates) {
     if (c.batch == choice.batch) best = c.time_to_target;
   }
-  std::vector<std::string> lines = {
-      fmt::format("batch {}: least time to target by a gradient noise scale of {:.0f} samples "
-                  "(first {} steps)",
-                  choice.batch, choice.noise, choice.steps)};
+  std::vector<std::string> lines = {fmt::format(
+      "batch {}: least time to target by a gradient noise scale of {:.0f} samples in the middle of "
+      "the training ({:.0f} at step {:.0f} of a trial, growing as step^{:.2f})",
+      choice.batch, choice.noise, choice.growth.scale, choice.growth.step, choice.growth.power)};
   for (const BatchCandidate& c : choice.candidates) {
     if (!c.obstacle.empty()) {
       lines.push_back(fmt::format("batch {:>5}: not possible: {}", c.batch, c.obstacle));

@@ -13,6 +13,7 @@
 #include "convoy/job/job.hpp"
 #include "convoy/model/graph.hpp"
 #include "convoy/optim/optimizer.hpp"
+#include "convoy/plan/noise.hpp"
 #include "convoy/plan/plan.hpp"
 
 namespace convoy::plan {
@@ -31,13 +32,14 @@ struct BatchCandidate {
 struct BatchChoice {
   std::vector<BatchCandidate> candidates;  ///< ascending
   int64_t batch = 0;                       ///< the chosen one
-  double noise = 0;                        ///< B, in samples
-  int64_t steps = 0;                       ///< that it was measured in
+  double noise = 0;                        ///< B in the middle of the training, in samples
+  NoiseGrowth growth;                      ///< what it was worked out from
+  int64_t steps = 0;                       ///< of the trial
 };
 
 /// Fills in `updates` and `time_to_target` and takes the least of the candidates that are possible.
 /// Throws InputError if none is.
-BatchChoice choose(std::vector<BatchCandidate> candidates, double noise, int64_t steps);
+BatchChoice choose(std::vector<BatchCandidate> candidates, double noise);
 
 /// Measures and chooses for a job whose batch is open.
 BatchChoice choose_batch(const job::Job& job, const model::Graph& graph, const data::Source& source,

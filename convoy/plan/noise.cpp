@@ -1,6 +1,7 @@
 #include "convoy/plan/noise.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "convoy/base/error.hpp"
@@ -20,6 +21,19 @@ std::optional<double> NoiseScale::value() const {
   if (steps_ == 0) return std::nullopt;
   if (gradient2_ <= 0) return std::numeric_limits<double>::infinity();
   return std::max(0.0, variance_ / gradient2_);
+}
+
+double NoiseGrowth::at(double later) const {
+  return scale * std::pow(std::max(1.0, later / step), power);
+}
+
+NoiseGrowth noise_growth(double step0, double scale0, double step1, double scale1) {
+  NoiseGrowth growth{step1, scale1, 0};
+  const bool usable = scale0 > 0 && scale1 > 0 && std::isfinite(scale0) && std::isfinite(scale1);
+  if (usable) {
+    growth.power = std::clamp(std::log(scale1 / scale0) / std::log(step1 / step0), 0.0, 1.0);
+  }
+  return growth;
 }
 
 }  // namespace convoy::plan

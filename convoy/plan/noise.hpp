@@ -29,4 +29,17 @@ class NoiseScale {
   double variance_ = 0;
 };
 
+/// How noise grows while a network learns: about as a power of the step.
+struct NoiseGrowth {
+  double step = 1;   ///< where it was measured
+  double scale = 0;  ///< B there
+  double power = 0;  ///< between 0 and 1
+
+  /// B at a later step.
+  double at(double later) const;
+};
+
+/// From the scales around two steps, step0 < step1.
+NoiseGrowth noise_growth(double step0, double scale0, double step1, double scale1);
+
 }  // namespace convoy::plan

@@ -85,6 +85,9 @@ class Planner {
       planned = by_measurement(std::move(planned));
     }
     known_->save();
+    programs_.clear();
+    return_free_memory();
+    planned.plan.before = resident_memory();
     return planned;
   }
 
@@ -133,7 +136,6 @@ class Planner {
       if (other.plan.step.value < kClearlyFaster * best.plan.step.value) best = std::move(other);
     }
     best.plan.reasons.push_back(tried);
-    best.plan.before = resident_memory();
     return best;
   }
 
@@ -341,6 +343,7 @@ class Planner {
     options.lanes = std::max(1, cores_.physical / plan.threads_per_lane);
     options.cores = cores_for({plan.grain, options.lanes, plan.threads_per_lane});
     options.exact = job_.engine.precision == "exact";
+    options.memory = limit_;
     options.thorough = options_.thorough;
     options.progress = options_.progress;
     return options;

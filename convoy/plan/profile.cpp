@@ -99,6 +99,7 @@ class Profiler {
       auto values = known_.find(what);
       to_do_.erase(what);
       if (!values) {
+        if (too_large(s, algorithm, directions)) continue;
         if (hopeless(profile, algorithm, directions)) continue;
         tell(what, static_cast<int>(to_do_.size()) + 1);
         ++measured_;
@@ -134,6 +135,21 @@ class Profiler {
       directions.push_back(direction);
     }
     return directions;
+  }
+
+  /// Whether trying it takes more memory than there is; then training would, too.
+  bool too_large(const ConvShape& s, Algorithm algorithm,
+                 const std::vector<Direction>& directions) const {
+    if (options_.memory.value == 0 || algorithm == Algorithm::direct) return false;
+    Bytes workspace{0};
+    Bytes kept{0};
+    for (const Direction d : directions) {
+      const engine::ConvCost cost = engine::conv_cost(engine::select_kernels(), measured_shape(s),
+                                                      algorithm, d, options_.threads_per_lane);
+      workspace = std::max(workspace, cost.workspace);
+      kept += cost.kept;
+    }
+    return options_.lanes * (workspace + kept) > options_.memory;
   }
 
   /// Whether its arithmetic alone takes longer than what was measured of others.

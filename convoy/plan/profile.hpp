@@ -44,6 +44,8 @@ struct ProfileOptions {
   int threads_per_lane = 1;
   std::vector<int> cores;  ///< as StepperOptions::cores
   bool exact = false;      ///< leave out F(4×4): engine.precision
+  /// What a measurement may take; algorithms that need more are left out. 0: no limit.
+  Bytes memory;
   /// Measure also what cannot be the fastest: for the table.
   bool thorough = false;
   /// Called before each measurement that is not in the cache, and with done == all after the last.

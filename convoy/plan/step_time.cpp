@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "convoy/base/random.hpp"
+#include "convoy/plan/measurements.hpp"
 
 namespace convoy::plan {
 
@@ -34,9 +35,8 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes) {
 
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
                       sync::StepperOptions options) {
-  constexpr int kLeastSteps = 2;
-  constexpr int kMostSteps = 15;
-  constexpr Seconds kLongEnough{0.5};
+  constexpr size_t kLeastSteps = 2;
+  constexpr Seconds kLongEnough{0.4};
   // Small enough to leave random data a finite loss, whatever the optimizer.
   constexpr double kRate = 1e-6;
   const int64_t rounds = measured_rounds(options.batch, program.grain(), options.lanes);
@@ -46,19 +46,17 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
   stepper.weights_changed();
   RandomBatch batch(program.graph(), options.batch, program.grain());
   stepper.step(0, kRate, batch);
-  // The shortest is what the machine can do; everything else is disturbance.
-  StepTime best{{1e30}, {1e30}};
+  std::vector<double> computing;
+  std::vector<double> updating;
   const Seconds begin = now();
-  for (int i = 1; i <= kMostSteps; ++i) {
-    if (i > kLeastSteps && now() - begin >= kLongEnough) break;
+  while (computing.size() < kLeastSteps || now() - begin < kLongEnough) {
     const Seconds before = now();
-    const sync::StepResult result = stepper.step(i, kRate, batch);
-    const Seconds all = now() - before;
-    best.round =
-        std::min(best.round, Seconds{result.computing.value / static_cast<double>(rounds)});
-    best.update = std::min(best.update, all - result.computing);
+    const auto step = static_cast<int64_t>(computing.size()) + 1;
+    const sync::StepResult result = stepper.step(step, kRate, batch);
+    updating.push_back((now() - before - result.computing).value);
+    computing.push_back(result.computing.value / static_cast<double>(rounds));
   }
-  return best;
+  return {{median(std::move(computing))}, {median(std::move(updating))}};
 }
 
 }  // namespace convoy::plan

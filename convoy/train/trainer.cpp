@@ -70,6 +70,7 @@ class Training {
   }
 
   Summary run() {
+    restart_peak_memory();
     // A run that ended before its first checkpoint starts again: the same training, bit for bit.
     if (options_.resume && std::filesystem::exists(folder_.last_checkpoint())) {
       resume();

@@ -29,11 +29,11 @@ std::vector<BatchCandidate> candidates() {
 
 TEST(BatchChoice, GrowsWithTheNoise) {
   // (10 + X)·(1 + B/X) is least at X = √(10·B).
-  EXPECT_EQ(choose(candidates(), 100, 10).batch, 32);
-  EXPECT_EQ(choose(candidates(), 410, 10).batch, 64);
-  EXPECT_EQ(choose(candidates(), 0, 10).batch, 16);
-  EXPECT_EQ(choose(candidates(), std::numeric_limits<double>::infinity(), 10).batch, 256);
-  const BatchChoice choice = choose(candidates(), 100, 10);
+  EXPECT_EQ(choose(candidates(), 100).batch, 32);
+  EXPECT_EQ(choose(candidates(), 410).batch, 64);
+  EXPECT_EQ(choose(candidates(), 0).batch, 16);
+  EXPECT_EQ(choose(candidates(), std::numeric_limits<double>::infinity()).batch, 256);
+  const BatchChoice choice = choose(candidates(), 100);
   EXPECT_DOUBLE_EQ(choice.candidates[1].updates, 1 + 100.0 / 32);
   EXPECT_DOUBLE_EQ(choice.candidates[1].time_to_target, 0.042 * (1 + 100.0 / 32));
 }
@@ -41,12 +41,11 @@ TEST(BatchChoice, GrowsWithTheNoise) {
 TEST(BatchChoice, LeavesOutWhatCannotBe) {
   std::vector<BatchCandidate> some = candidates();
   some[1].obstacle = "not enough memory";
-  const BatchChoice choice = choose(some, 100, 10);
+  const BatchChoice choice = choose(some, 100);
   EXPECT_EQ(choice.batch, 16);
   EXPECT_THAT(describe(choice), Contains(HasSubstr("batch    32: not possible: not enough")));
   for (BatchCandidate& c : some) c.obstacle = "no room";
-  EXPECT_THAT([&] { choose(some, 100, 10); },
-              testing::ThrowsMessage<InputError>(HasSubstr("no room")));
+  EXPECT_THAT([&] { choose(some, 100); }, testing::ThrowsMessage<InputError>(HasSubstr("no room")));
 }
 
 TEST(BatchChoice, IsMadeForAJob) {

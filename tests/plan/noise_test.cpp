@@ -55,5 +55,15 @@ TEST(NoiseScale, IsNothingWithoutNoiseAndEndlessWithoutGradient) {
   EXPECT_TRUE(std::isinf(*loud.value()));
 }
 
+TEST(NoiseGrowth, FollowsAPowerOfTheStep) {
+  const NoiseGrowth root = noise_growth(25, 10, 100, 20);
+  EXPECT_NEAR(root.power, 0.5, 1e-12);
+  EXPECT_NEAR(root.at(400), 40, 1e-9);
+  EXPECT_EQ(root.at(50), 20) << "it is not followed back";
+  EXPECT_EQ(noise_growth(25, 1, 100, 1000).power, 1) << "no faster than the steps";
+  EXPECT_EQ(noise_growth(25, 20, 100, 10).power, 0) << "and never falling";
+  EXPECT_EQ(noise_growth(25, 0, 100, 10).at(1000), 10);
+}
+
 }  // namespace
 }  // namespace convoy::plan
