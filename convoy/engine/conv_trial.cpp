@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <omp.h>
+
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/base/random.hpp"
@@ -126,6 +128,8 @@ void ConvTrial::State::bind() {
 ConvTrial::ConvTrial(const ConvShape& shape, const ConvAlgorithms& algorithms, int threads,
                      int64_t lowered_together)
     : state_(std::make_unique<State>(shape, algorithms, threads, lowered_together)) {
+  // oneDNN asks OpenMP how many threads there are, when it compiles and when it runs.
+  omp_set_num_threads(threads);
   state_->compile();
   state_->bind();
 }

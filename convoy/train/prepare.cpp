@@ -56,6 +56,9 @@ void keep_plan(job::Job& job, const std::filesystem::path& plan) {
   try {
     const YAML::Node saved = YAML::LoadFile(file);
     if (job.train.batch == 0) job.train.batch = saved["batch"].as<int64_t>();
+    if (job.engine.threads_per_lane == 0 && saved["threads_per_lane"]) {
+      job.engine.threads_per_lane = saved["threads_per_lane"].as<int64_t>();
+    }
     const auto grain = saved["grain"].as<int64_t>();
     if (job.engine.grain == 0 && grain > 0 && job.train.batch % grain == 0) {
       job.engine.grain = grain;

@@ -1,6 +1,7 @@
 #pragma once
 // What register tiles of matrix products need beyond plain vectors.
 
+#include <type_traits>
 #include <utility>
 
 #include "convoy/engine/kernels/isa/vec.hpp"
@@ -124,5 +125,46 @@ class VectorTile {
 
 template <int V, int M>
 using Tile = VectorTile<Vec, V, M>;
+
+/// The same over V blocks of channels, which are taken in pairs where vectors are wide. ADJACENT:
+/// the blocks of a pair lie side by side.
+template <int V, int M, bool ADJACENT>
+class BlockTile {
+ public:
+  /// sums[v][m] += the eight floats at blocks(v) · scalars(m)
+  template <class Blocks, class Scalars>
+  [[gnu::always_inline]] void add_product(Blocks blocks, Scalars scalars) {
+    if constexpr (!kPairs) {
+      tile_.add_product(
+          [&](auto v) __attribute__((always_inline)) { return load(blocks(v)); }, scalars);
+    } else if constexpr (ADJACENT) {
+      tile_.add_product(
+          [&](auto p) __attribute__((always_inline)) { return load_wide(blocks(2 * p)); }, scalars);
+    } else {
+      tile_.add_product(
+          [&](auto p) __attribute__((always_inline)) {
+            return join(load(blocks(2 * p)), load(blocks(2 * p + 1)));
+          },
+          scalars);
+    }
+  }
+
+  /// f(v, m, sum) for every sum of eight.
+  template <class F>
+  [[gnu::always_inline]] void each(F f) {
+    if constexpr (kPairs) {
+      tile_.each([&](auto p, auto m, Wide& sum) __attribute__((always_inline)) {
+        f(2 * p, m, low_half(sum));
+        f(2 * p + 1, m, high_half(sum));
+      });
+    } else {
+      tile_.each([&](auto v, auto m, Vec& sum) __attribute__((always_inline)) { f(v, m, sum); });
+    }
+  }
+
+ private:
+  static constexpr bool kPairs = kWide && V % 2 == 0;
+  std::conditional_t<kPairs, VectorTile<Wide, V / 2, M>, Tile<V, M>> tile_;
+};
 
 }  // namespace convoy::engine::CONVOY_ISA

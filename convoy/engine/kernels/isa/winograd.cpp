@@ -7,7 +7,6 @@
 #include "convoy/engine/kernels/isa/winograd.hpp"
 
 #include <algorithm>
-#include <type_traits>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
@@ -43,30 +42,17 @@ int64_t kernel_slice(int64_t ic, int64_t oc) {
 template <int V>
 void multiply(int64_t in_blocks, const float* u, const float* v, int64_t v_block, float* m,
               int64_t m_block) {
-  constexpr bool kPair = kWide && V == kPanel;
-  std::conditional_t<kPair, VectorTile<Wide, 1, kStrip>, Tile<V, kStrip>> sums;
+  BlockTile<V, kStrip, true> sums;
   for (int64_t b = 0; b < in_blocks; ++b) {
 #pragma GCC unroll 4
     for (int i = 0; i < kBlock; ++i) {
-      const auto scalars = [&](auto t) { return v[t * kBlock + i]; };
-      if constexpr (kPair) {
-        sums.add_product([&](auto) { return load_wide(u); }, scalars);
-      } else {
-        sums.add_product([&](auto o) { return load(u + o * kBlock); }, scalars);
-      }
+      sums.add_product([&](auto o) { return u + o * kBlock; },
+                       [&](auto t) { return v[t * kBlock + i]; });
       u += V * kBlock;
     }
     v += v_block;
   }
-  sums.each([&](auto o, auto t, auto& sum) {
-    float* to = m + t * kBlock;
-    if constexpr (kPair) {
-      store(to, low_half(sum));
-      store(to + m_block, high_half(sum));
-    } else {
-      store(to + o * m_block, sum);
-    }
-  });
+  sums.each([&](auto o, auto t, Vec sum) { store(m + o * m_block + t * kBlock, sum); });
 }
 
 template <int M>

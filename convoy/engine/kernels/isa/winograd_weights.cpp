@@ -3,7 +3,6 @@
 // transformed back to 3×3 once at the end.
 
 #include <algorithm>
-#include <type_traits>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
@@ -45,28 +44,16 @@ struct Scratch {
 template <int V>
 void multiply(int64_t tiles, const float* v, const float* d, int64_t d_block, float* sums,
               int64_t sums_block, bool first) {
-  constexpr bool kPair = kWide && V == 2;
-  std::conditional_t<kPair, VectorTile<Wide, 1, kInputs>, Tile<V, kInputs>> tile;
+  BlockTile<V, kInputs, false> tile;
 #pragma GCC unroll 4
   for (int64_t t = tiles; t > 0; --t) {
-    const auto scalars = [&](auto i) { return v[i]; };
-    if constexpr (kPair) {
-      tile.add_product([&](auto) { return join(load(d), load(d + d_block)); }, scalars);
-    } else {
-      tile.add_product([&](auto o) { return load(d + o * d_block); }, scalars);
-    }
+    tile.add_product([&](auto o) { return d + o * d_block; }, [&](auto i) { return v[i]; });
     v += kBlock;
     d += kBlock;
   }
-  const auto put = [&](float* to, Vec sum) { store(to, first ? sum : load(to) + sum); };
-  tile.each([&](auto o, auto i, auto& sum) {
-    float* to = sums + i * kBlock;
-    if constexpr (kPair) {
-      put(to, low_half(sum));
-      put(to + sums_block, high_half(sum));
-    } else {
-      put(to + o * sums_block, sum);
-    }
+  tile.each([&](auto o, auto i, Vec sum) {
+    float* to = sums + o * sums_block + i * kBlock;
+    store(to, first ? sum : load(to) + sum);
   });
 }
 
