@@ -34,8 +34,8 @@ struct Prepared {
 Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {});
 
 /// Fixes what the job leaves open of batch, grain, algorithms and threads per lane as the plan of a
-/// run has it, wherever it goes on: they are part of the arithmetic, while the number of lanes, from
-/// which a plan derives them, is not.
+/// run has it, wherever it goes on: they are part of the arithmetic, while the number of lanes,
+/// from which a plan derives them, is not.
 void keep_plan(job::Job& job, const std::filesystem::path& plan);
 
 /// The graph a job's model asks for, with the data's shape and classes where it is silent.
