@@ -1,7 +1,5 @@
 #include "convoy/plan/plan.hpp"
 
-#include <regex>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <yaml-cpp/yaml.h>
@@ -156,22 +154,6 @@ TEST(Plan, SaysWhenNothingFits) {
               testing::ThrowsMessage<InputError>(
                   AllOf(HasSubstr("not even one sample"), HasSubstr("engine.memory is 1.00 MiB"),
                         HasSubstr("is the least (grain 1 on 1 lane)"))));
-}
-
-TEST(Plan, NamesTheLeastMemoryThatWouldDo) {
-  job::Job job = job_of(8);
-  job.engine.memory = Bytes{kMiB};
-  std::string message;
-  try {
-    plan_of(job);
-  } catch (const InputError& error) {
-    message = error.what();
-  }
-  const std::regex least("([0-9]+)MiB is the least");
-  std::smatch found;
-  ASSERT_TRUE(std::regex_search(message, found, least)) << message;
-  job.engine.memory = Bytes{std::stoll(found[1]) * kMiB};
-  EXPECT_NO_THROW(plan_of(job));
 }
 
 TEST(Plan, MeasuresStepsAndWhatElseMightBeFaster) {
