@@ -175,7 +175,7 @@ TEST_F(Refusals, MemoryThatWillNotSufficeIsForeseenAndTheAdviceWorks) {
   EXPECT_EQ(granted.code, 0) << first << granted.all();
 
   const std::vector<std::string> open = with(large, {"engine.grain=auto", "engine.lanes=auto"});
-  const std::string third = refusal(train("run", with(open, {"engine.memory=20MiB"})));
+  const std::string third = refusal(train("run", with(open, {"engine.memory=1MiB"})));
   std::smatch least;
   ASSERT_TRUE(std::regex_search(third, least, std::regex("([0-9]+MiB) is the least"))) << third;
   const Outcome tight = train("tight", with(open, {"engine.memory=" + least[1].str()}));
