@@ -218,8 +218,9 @@ std::string obstacle(const Kernels& kernels, const ConvShape& s, Algorithm algor
 }
 
 Flops conv_work(const ConvShape& s) {
+  const int64_t inputs = s.ic / s.groups;
   return {2.0 * static_cast<double>(s.n * s.oc * s.oh * s.ow) *
-          static_cast<double>(s.ic / s.groups * s.kh * s.kw)};
+          static_cast<double>(inputs * s.kh * s.kw)};
 }
 
 ConvCost conv_cost(const Kernels& kernels, const ConvShape& s, Algorithm algorithm,
