@@ -70,23 +70,24 @@ ConvCost lowering_cost(const Kernels& kernels, const ConvShape& s, Direction dir
 /// (`products` multiplications for all of them).
 ConvCost tiled_cost(const TiledConv& w, int64_t elements, int64_t products, const ConvShape& s,
                     Direction direction, int threads) {
-  const ConvShape shape = direction == Direction::backward_data ? backward_shape(s) : s;
+  const ConvShape group = group_shape(s);
+  const ConvShape shape = direction == Direction::backward_data ? backward_shape(group) : group;
+  const double weights = channels(s.ic) * channels(s.oc) / static_cast<double>(s.groups);
   const auto tiles = static_cast<double>(w.tiles(shape));
   const double both = channels(s.ic) + channels(s.oc);
   // A transform takes a few operations per element for its rows and as many for its columns.
   const double transforms = tiles * both * 4.0 * static_cast<double>(elements);
   ConvCost cost;
-  cost.work = {2.0 * static_cast<double>(products) * tiles * channels(s.ic) * channels(s.oc) +
-               transforms};
-  const int64_t out_blocks = (s.oc + kBlock - 1) / kBlock;
+  cost.work = {2.0 * static_cast<double>(products) * tiles * weights + transforms};
+  const int64_t out_blocks = Blocked{.channels = group.oc}.blocks();
   cost.workspace = {kFloat * threads *
                     (direction == Direction::backward_weights
-                         ? w.backward_weights_scratch(s, (out_blocks + threads - 1) / threads)
+                         ? w.backward_weights_scratch(group, (out_blocks + threads - 1) / threads)
                          : w.forward_scratch(shape))};
   cost.traffic = bytes(operands(s)) + bytes(2.0 * static_cast<double>(elements) * tiles * both);
   if (direction != Direction::backward_weights) {
-    cost.kept = {w.kernel_size(shape) * kFloat};
-    cost.preparation = {channels(s.ic) * channels(s.oc) * 4.0 * static_cast<double>(elements)};
+    cost.kept = {w.kernel_size(shape) * s.groups * kFloat};
+    cost.preparation = {weights * 4.0 * static_cast<double>(elements)};
   }
   return cost;
 }
@@ -200,10 +201,12 @@ std::string obstacle(const Kernels& kernels, const ConvShape& s, Algorithm algor
       }
       if (s.stride_h != 1 || s.stride_w != 1) return "its stride is not 1";
       if (s.dilation_h != 1 || s.dilation_w != 1) return "it is dilated";
-      if (s.groups != 1) return "it has groups";
+      if (s.groups != 1 && (s.ic % (s.groups * kBlock) != 0 || s.oc % (s.groups * kBlock) != 0)) {
+        return fmt::format("its groups are not whole blocks of {} channels", kBlock);
+      }
       if (s.plain_input) return "it reads the network's input, which is not blocked";
       if (s.pad_h >= s.kh || s.pad_w >= s.kw) return "its padding is as large as its kernel";
-      if (!tiled_of(kernels, algorithm).supported(s)) {
+      if (!tiled_of(kernels, algorithm).supported(group_shape(s))) {
         return fmt::format("its kernel is {}×{}, larger than a tile allows", s.kh, s.kw);
       }
       return "";

@@ -142,10 +142,11 @@ Place transposed_weights(Builder& b, model::LayerId id, const ConvParts& p) {
 
 void emit_own_data(Builder& b, model::LayerId id, const ConvParts& p, BufferId dy, BufferId dx) {
   const int64_t offset = transposed_weights(b, id, p).offset;
+  const bool prepared = p.layout == Layout::conv;
   b.emit(id, Phase::backward_data, std::string("own ") + b.kernels.isa, {dy, dx},
          [=, s = p.shape, &k = b.kernels, threads = b.threads](const LaneMemory& m) -> Bound {
-           return [=, &k, pdy = m.floats(dy), pdx = m.floats(dx),
-                   w = m.weights.prepared + offset](RunState&) {
+           const float* from = prepared ? m.weights.prepared : m.weights.arena;
+           return [=, &k, pdy = m.floats(dy), pdx = m.floats(dx), w = from + offset](RunState&) {
              for_range(threads, s.n, [&](int64_t n0, int64_t n1) {
                k.conv_backward_data(s, n0, n1, pdy, w, pdx);
              });

@@ -44,7 +44,7 @@ Peak measure_peak(int cores) {
 
   constexpr int64_t kBytes = int64_t{64} << 20;
   std::vector<AlignedBuffer> buffers;
-  buffers.reserve(static_cast<size_t>(2 * cores));
+  buffers.reserve(2 * static_cast<size_t>(cores));
   for (int i = 0; i < 2 * cores; ++i) buffers.emplace_back(Bytes{kBytes});
   const double copy = best_seconds(crew, [&](int lane) {
     const auto at = static_cast<size_t>(lane) * 2;

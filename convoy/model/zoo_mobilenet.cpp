@@ -21,25 +21,25 @@ struct Separable {
 }  // namespace
 
 LayerId mobilenet_v1(Graph& graph, int64_t classes) {
-  constexpr std::array<Separable, 13> blocks{{{64, 1},
-                                              {128, 2},
-                                              {128, 1},
-                                              {256, 2},
-                                              {256, 1},
-                                              {512, 2},
-                                              {512, 1},
-                                              {512, 1},
-                                              {512, 1},
-                                              {512, 1},
-                                              {512, 1},
-                                              {1024, 2},
-                                              {1024, 1}}};
+  constexpr std::array<Separable, 13> kBlocks{{{64, 1},
+                                               {128, 2},
+                                               {128, 1},
+                                               {256, 2},
+                                               {256, 1},
+                                               {512, 2},
+                                               {512, 1},
+                                               {512, 1},
+                                               {512, 1},
+                                               {512, 1},
+                                               {512, 1},
+                                               {1024, 2},
+                                               {1024, 1}}};
   LayerId x = conv_bn_relu6(graph, graph.input(), square(32, 3, 2, 1), "stem");
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  for (size_t i = 0; i < kBlocks.size(); ++i) {
     const std::string name = "block" + std::to_string(i + 1);
     const int64_t in = graph.layer(x).out.channels;
-    x = conv_bn_relu6(graph, x, square(in, 3, blocks[i].stride, 1, in), name + ".depthwise");
-    x = conv_bn_relu6(graph, x, square(blocks[i].out, 1), name + ".pointwise");
+    x = conv_bn_relu6(graph, x, square(in, 3, kBlocks[i].stride, 1, in), name + ".depthwise");
+    x = conv_bn_relu6(graph, x, square(kBlocks[i].out, 1), name + ".pointwise");
   }
   x = graph.add(GlobalAveragePool{}, {x}, "pool");
   return graph.linear(x, classes, "fc");

@@ -21,13 +21,13 @@ LayerId mlp(Graph& graph, int64_t classes, std::span<const int64_t> hidden) {
 }
 
 LayerId cd_dnn(Graph& graph, int64_t classes) {
-  constexpr int hidden = 7;
+  constexpr int kHidden = 7;
   LayerId x = graph.input();
-  for (int i = 1; i <= hidden; ++i) {
+  for (int i = 1; i <= kHidden; ++i) {
     x = graph.linear(x, 2048, "fc" + std::to_string(i));
     x = graph.add(Activation{.kind = ActivationKind::sigmoid}, {x}, "sigmoid" + std::to_string(i));
   }
-  return graph.linear(x, classes, "fc" + std::to_string(hidden + 1));
+  return graph.linear(x, classes, "fc" + std::to_string(kHidden + 1));
 }
 
 }  // namespace convoy::model::zoo_parts

@@ -11,11 +11,11 @@ namespace {
 
 /// `depths` is the number of convolutions in each of the five stages.
 LayerId vgg(Graph& graph, int64_t classes, const std::array<int, 5>& depths) {
-  constexpr std::array<int64_t, 5> widths{64, 128, 256, 512, 512};
+  constexpr std::array<int64_t, 5> kWidths{64, 128, 256, 512, 512};
   LayerId x = graph.input();
   for (size_t stage = 0; stage < depths.size(); ++stage) {
     for (int i = 1; i <= depths[stage]; ++i) {
-      x = conv_relu(graph, x, square(widths[stage], 3, 1, 1), fmt::format("{}_{}", stage + 1, i));
+      x = conv_relu(graph, x, square(kWidths[stage], 3, 1, 1), fmt::format("{}_{}", stage + 1, i));
     }
     x = graph.max_pool(x, 2, 2, 0, fmt::format("pool{}", stage + 1));
   }

@@ -35,6 +35,14 @@ std::vector<ConvShape> shapes() {
       shape(1, 64, 14, 64, 3, 1, 1), shape(2, 8, 12, 16, 5, 1, 2), shape(2, 12, 13, 24, 3, 2, 1),
       shape(1, 16, 7, 8, 1, 1, 0),   shape(1, 8, 19, 16, 7, 1, 3), shape(2, 3, 15, 16, 5, 2, 2)};
   all.back().plain_input = true;
+  for (const int64_t kernel : {3, 5}) {
+    all.push_back(shape(2, 48, 9, 16, kernel, 1, 1));  // two groups of whole blocks
+    all.back().groups = 2;
+  }
+  for (const int64_t stride : {1, 2}) {
+    all.push_back(shape(2, 20, 9, 20, 3, stride, 1));  // depthwise
+    all.back().groups = 20;
+  }
   return all;
 }
 

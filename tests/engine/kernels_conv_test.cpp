@@ -127,6 +127,55 @@ TEST_P(ConvKernelTest, BackwardDataMatchesTheDefinition) {
   }
 }
 
+ConvShape depthwise(int64_t n, int64_t channels, int64_t size, int64_t kernel, int64_t stride,
+                    int64_t pad, int64_t dilation = 1) {
+  ConvShape s = square(n, channels, size, channels, kernel, stride, pad, dilation);
+  s.groups = channels;
+  return s;
+}
+
+std::vector<ConvShape> depthwise_shapes() {
+  ConvShape oblong = depthwise(2, 8, 11, 3, 2, 1);
+  oblong.kw = 5, oblong.stride_w = 3;
+  oblong.ow = (oblong.iw + 2 - 5) / 3 + 1;
+  return {
+      depthwise(2, 12, 28, 3, 1, 1), depthwise(2, 16, 14, 3, 2, 1),  depthwise(1, 8, 7, 3, 1, 1),
+      depthwise(1, 24, 7, 3, 2, 1),  depthwise(1, 9, 13, 5, 2, 2),   depthwise(2, 8, 10, 5, 1, 0),
+      depthwise(1, 8, 6, 7, 1, 3),   depthwise(1, 8, 9, 3, 1, 2, 2), depthwise(1, 8, 8, 1, 2, 0),
+      depthwise(1, 8, 2, 3, 1, 2),   depthwise(1, 8, 9, 2, 3, 1),    oblong};
+}
+
+/// Goihw8g, padding zero.
+Floats depthwise_weights(const ConvShape& s, uint64_t seed) {
+  return activation({1, s.oc, s.kh, s.kw}, seed);
+}
+
+TEST_P(ConvKernelTest, DepthwiseBackwardDataMatchesTheDefinition) {
+  for (const ConvShape& s : depthwise_shapes()) {
+    ASSERT_TRUE(kernels().conv_backward_data_supported(s));
+    const Floats dy = activation(output(s), 4);
+    const Floats w = depthwise_weights(s, 5);
+    std::vector<double> sums(static_cast<size_t>(input(s).size()), 0.0);
+    for (int64_t n = 0; n < s.n; ++n) {
+      for (int64_t c = 0; c < s.oc; ++c) {
+        for_taps(s, [&](int64_t oy, int64_t ox, int64_t kh, int64_t kw, int64_t iy, int64_t ix) {
+          sums[at(input(s), n, c, iy, ix)] += static_cast<double>(dy[at(output(s), n, c, oy, ox)]) *
+                                              w[at({1, s.oc, s.kh, s.kw}, 0, c, kh, kw)];
+        });
+      }
+    }
+    Floats dx = garbage(input(s).size());
+    kernels().conv_backward_data(s, 0, s.n, dy.data(), w.data(), dx.data());
+    expect_activation(input(s), dx, 1e-5, [&](int64_t n, int64_t c, int64_t h, int64_t v) {
+      return sums[at(input(s), n, c, h, v)];
+    });
+  }
+}
+
+TEST_P(ConvKernelTest, DepthwiseWithDilationAndStrideIsLeftToOthers) {
+  EXPECT_FALSE(kernels().conv_backward_data_supported(depthwise(1, 8, 9, 3, 2, 2, 2)));
+}
+
 CONVOY_FOR_EVERY_INSTRUCTION_SET(ConvKernelTest);
 
 }  // namespace

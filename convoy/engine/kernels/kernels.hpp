@@ -60,11 +60,14 @@ struct ConvShape {
   int64_t dilation_h = 1, dilation_w = 1;
   int64_t groups = 1;
   bool plain_input = false;  ///< x is NCHW (the network's input) instead of nChw8c
+  /// Where the channels are those of one group: channel blocks of the whole images, else 0.
+  int64_t all_in_blocks = 0, all_out_blocks = 0;
 };
 
 /// Convolution of tiles in a transformed space, where it takes fewer multiplications: Winograd's
-/// F(M×M, 3×3) (winograd.cpp) and Fourier's (fft.cpp). Stride 1, groups 1, blocked input, padding
-/// less than the kernel. Backward-data is `forward` of backward_shape(s) with the turned kernel.
+/// F(M×M, 3×3) (winograd.cpp) and Fourier's (fft.cpp). Stride 1, one group (group_shape) at a time,
+/// blocked input, padding less than the kernel. Backward-data is `forward` of backward_shape(s)
+/// with the turned kernel.
 struct TiledConv {
   bool (*supported)(const ConvShape& s);
   /// Output tiles of the grain; `forward` works on a range of them.
@@ -105,6 +108,9 @@ struct Lowering {
 
 /// The convolution of dy that gives dx, for stride 1: channels exchanged, padding complemented.
 ConvShape backward_shape(const ConvShape& s);
+
+/// The convolution that each group of `s` is, in images that have the channels of all groups.
+ConvShape group_shape(const ConvShape& s);
 
 /// One table per instruction set; see select_kernels().
 struct Kernels {
@@ -220,7 +226,7 @@ struct Kernels {
                              const float* w, const float* bias, bool relu, float* y);
   /// True if conv_backward_data handles the shape and oneDNN would be slower.
   bool (*conv_backward_data_supported)(const ConvShape& s);
-  /// dx of images [n0, n1) from dy and the weights as OIhw8o8i.
+  /// dx of images [n0, n1) from dy and the weights as OIhw8o8i, depthwise as Goihw8g.
   void (*conv_backward_data)(const ConvShape& s, int64_t n0, int64_t n1, const float* dy,
                              const float* w, float* dx);
   /// Swaps the inner 8×8 of `blocks` weight blocks: OIhw8i8o[o][i][kh][kw] → OIhw8o8i, the layout

@@ -1,8 +1,9 @@
-// Gradient of a convolution's input, for kernels that are large beside an unpadded image (LeNet's
-// 5×5 on 12×12): gather formulations spend half their multiplications on the zero border. Here each
-// output pixel's gradient is multiplied once with each tap and the products are added where they
-// belong, so no multiplication is wasted.
+// Gradient of a convolution's input where oneDNN is slow: depthwise (depthwise_data.cpp) and
+// kernels that are large beside an unpadded image (LeNet's 5×5 on 12×12): gather formulations spend
+// half their multiplications on the zero border. Here each output pixel's gradient is multiplied
+// once with each tap and the products are added where they belong, so no multiplication is wasted.
 
+#include "convoy/engine/kernels/isa/depthwise.hpp"
 #include "convoy/engine/kernels/isa/parts.hpp"
 #include "convoy/engine/kernels/isa/tile.hpp"
 
@@ -54,6 +55,7 @@ void pixels(Row r, int64_t count) {
 }
 
 bool supported(const ConvShape& s) {
+  if (depthwise_data_supported(s)) return true;
   const bool simple = s.groups == 1 && !s.plain_input && s.pad_h == 0 && s.pad_w == 0 &&
                       s.dilation_h == 1 && s.dilation_w == 1;
   // Worth it where the border that others multiply with is as large as half the image.
@@ -62,6 +64,10 @@ bool supported(const ConvShape& s) {
 
 void backward_data(const ConvShape& s, int64_t n0, int64_t n1, const float* dy, const float* w,
                    float* dx) {
+  if (is_depthwise(s)) {
+    depthwise_data(s, n0, n1, dy, w, dx);
+    return;
+  }
   const int64_t in_blocks = (s.ic + kBlock - 1) / kBlock;
   const int64_t out_blocks = (s.oc + kBlock - 1) / kBlock;
   const int64_t in_plane = s.ih * s.iw * kBlock;

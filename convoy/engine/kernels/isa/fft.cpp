@@ -66,6 +66,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   const Tiles tiles(s, fft::tile_of(s));
   const int64_t in_blocks = blocks_of(s.ic);
   const int64_t out_blocks = blocks_of(s.oc);
+  const int64_t image_blocks = output_channels(s).all;
   const int64_t step = block_tiles(s);
   const int64_t v_slice = odd_lines(in_blocks * step * kBlock);
   const int64_t m_slice = odd_lines(out_blocks * step * kBlock);
@@ -76,7 +77,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   for (int64_t first = t0; first < t1; first += step) {
     const int64_t count = std::min(step, t1 - first);
     const int64_t padded = round_up(count, kStrip);
-    fft::transform_tiles(x, {0, in_blocks, in_blocks}, {s.ih, s.iw}, {s.pad_h, s.pad_w},
+    fft::transform_tiles(x, input_channels(s), {s.ih, s.iw}, {s.pad_h, s.pad_w},
                          {fft::kSize, fft::kSize}, tiles, first, count, padded, v, v_slice);
     for (int e = 0; e < fft::kElements; ++e) {
       const float* from = v + 2 * e * v_slice;
@@ -95,7 +96,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
       TileWalk at(tiles, first);
       for (int64_t t = 0; t < count; ++t, at.next()) {
         write_tile(s, tiles, at, m + (b * padded + t) * kBlock, m_slice, shift, relu,
-                   y + (at.image * out_blocks + b) * s.oh * s.ow * kBlock);
+                   y + (at.image * image_blocks + b) * s.oh * s.ow * kBlock);
       }
     }
   }

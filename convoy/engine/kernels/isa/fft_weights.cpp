@@ -61,10 +61,10 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
   const int64_t step = block_tiles(s);
   for (int64_t first = 0; first < tiles.all; first += step) {
     const int64_t count = std::min(step, tiles.all - first);
-    fft::transform_tiles(x, {0, in_blocks, in_blocks}, {s.ih, s.iw}, {s.pad_h, s.pad_w},
+    fft::transform_tiles(x, input_channels(s), {s.ih, s.iw}, {s.pad_h, s.pad_w},
                          {fft::kSize, fft::kSize}, tiles, first, count, count, v, slices.v);
-    fft::transform_tiles(dy, {b0, b1, blocks_of(s.oc)}, {s.oh, s.ow}, {0, 0}, tiles.size, tiles,
-                         first, count, count, d, slices.d);
+    fft::transform_tiles(dy, {b0, b1, output_channels(s).all}, {s.oh, s.ow}, {0, 0}, tiles.size,
+                         tiles, first, count, count, d, slices.d);
     for (int e = 0; e < fft::kElements; ++e) {
       for (int64_t o = 0; o < out_blocks; ++o) {
         for (int64_t i = 0; i < in_blocks * kBlock; i += kInputs) {

@@ -15,6 +15,15 @@ struct Channels {
   int64_t begin, end, all;
 };
 
+inline Channels input_channels(const ConvShape& s) {
+  const int64_t own = Blocked{.channels = s.ic}.blocks();
+  return {0, own, s.all_in_blocks > 0 ? s.all_in_blocks : own};
+}
+inline Channels output_channels(const ConvShape& s) {
+  const int64_t own = Blocked{.channels = s.oc}.blocks();
+  return {0, own, s.all_out_blocks > 0 ? s.all_out_blocks : own};
+}
+
 /// The tiles of a grain's outputs, numbered row by row, image by image.
 struct Tiles {
   Extent size;  ///< outputs of a tile; those at the right and lower edge may have fewer

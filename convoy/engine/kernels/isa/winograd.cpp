@@ -64,6 +64,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   const Tiles tiles(s, {M, M});
   const int64_t in_blocks = blocks_of(s.ic);
   const int64_t out_blocks = blocks_of(s.oc);
+  const int64_t image_blocks = output_channels(s).all;
   const int64_t step = block_tiles<M>(s);
   const int64_t v_slice = odd_lines(in_blocks * step * kBlock);
   const int64_t m_slice = odd_lines(out_blocks * step * kBlock);
@@ -74,7 +75,7 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
   for (int64_t first = t0; first < t1; first += step) {
     const int64_t count = std::min(step, t1 - first);
     const int64_t padded = round_up(count, kStrip);
-    winograd::transform_tiles<winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
+    winograd::transform_tiles<winograd::DataLine<M>>(x, input_channels(s), {s.ih, s.iw},
                                                      {s.pad_h, s.pad_w}, tiles, first, count,
                                                      padded, v, v_slice);
     for (int e = 0; e < kElements; ++e) {
@@ -99,7 +100,8 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
       TileWalk at(tiles, first);
       for (int64_t t = 0; t < count; ++t, at.next()) {
         const float* from = m + (b * padded + t) * kBlock;
-        float* to = y + (((at.image * out_blocks + b) * s.oh + at.row) * s.ow + at.column) * kBlock;
+        float* to =
+            y + (((at.image * image_blocks + b) * s.oh + at.row) * s.ow + at.column) * kBlock;
         const int64_t rows = std::min<int64_t>(M, s.oh - at.row);
         const int64_t columns = std::min<int64_t>(M, s.ow - at.column);
         alignas(64) float partial[M * M * kBlock];

@@ -78,7 +78,6 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
   constexpr int kElements = kSize * kSize;
   const Tiles tiles(s, {M, M});
   const int64_t in_blocks = blocks_of(s.ic);
-  const int64_t all_out_blocks = blocks_of(s.oc);
   const int64_t out_blocks = b1 - b0;
   const Scratch<M> slices(s, out_blocks);
   float* v = scratch;
@@ -88,12 +87,12 @@ void backward_weights(const ConvShape& s, int64_t b0, int64_t b1, const float* x
   const int64_t step = block_tiles<M>(s);
   for (int64_t first = 0; first < tiles.all; first += step) {
     const int64_t count = std::min(step, tiles.all - first);
-    winograd::transform_tiles<winograd::DataLine<M>>(x, {0, in_blocks, in_blocks}, {s.ih, s.iw},
+    winograd::transform_tiles<winograd::DataLine<M>>(x, input_channels(s), {s.ih, s.iw},
                                                      {s.pad_h, s.pad_w}, tiles, first, count, count,
                                                      v, slices.v);
-    winograd::transform_tiles<winograd::GradientLine<M>>(dy, {b0, b1, all_out_blocks}, {s.oh, s.ow},
-                                                         {0, 0}, tiles, first, count, count, d,
-                                                         slices.d);
+    winograd::transform_tiles<winograd::GradientLine<M>>(dy, {b0, b1, output_channels(s).all},
+                                                         {s.oh, s.ow}, {0, 0}, tiles, first, count,
+                                                         count, d, slices.d);
     for (int e = 0; e < kElements; ++e) {
       for (int64_t o = 0; o < out_blocks;) {
         const int64_t left = out_blocks - o;
