@@ -162,9 +162,13 @@ std::string compare_choices(const std::vector<Item>& items, const std::vector<Co
   std::string text = fmt::format(
       "{:>12} {:>10} {:>10} {:>10} {:>10}   (ms per grain; {} workspace)\n", "memory", "direct",
       "lowering", "greedy", "exact", form == Workspace::shared ? "shared" : "separate");
+  // First as much as any of them takes, then down to the least.
   constexpr int kSteps = 10;
+  std::vector<Bytes> bounds = {std::max({unbounded->memory, direct.memory, lowering.memory})};
   for (int i = kSteps; i >= 0; --i) {
-    const Bytes bound{least.value + (unbounded->memory.value - least.value) * i / kSteps};
+    bounds.push_back({least.value + (unbounded->memory.value - least.value) * i / kSteps});
+  }
+  for (const Bytes bound : bounds) {
     const auto greedy = choose_greedily(items, form, bound);
     const auto exact = choose_exactly(items, form, bound);
     text += fmt::format("{:>12} {:>10} {:>10} {:>10} {:>10}\n", to_string(bound),
