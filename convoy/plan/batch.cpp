@@ -27,6 +27,10 @@ constexpr double kTrialShare = 0.05;
 constexpr Seconds kLeastTrialTime{2};
 constexpr Seconds kMostTrialTime{60};
 
+/// Predictions are not better than this; of batches as good, the largest leaves most to divide
+/// among machines.
+constexpr double kAsGood = 1.05;
+
 struct Noise {
   NoiseGrowth growth;
   double half_time = 1;  ///< the step in the middle of the training
@@ -110,6 +114,18 @@ Seconds trial_time(const std::vector<BatchCandidate>& candidates, double images)
 
 }  // namespace
 
+void never_slower_in_a_larger_batch(std::vector<BatchCandidate>& candidates) {
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    const BatchCandidate& smaller = candidates[i - 1];
+    BatchCandidate& c = candidates[i];
+    const bool alike = smaller.obstacle.empty() && c.obstacle.empty() && smaller.grain == c.grain &&
+                       smaller.lanes == c.lanes;
+    if (!alike) continue;
+    const double times = static_cast<double>(c.batch) / static_cast<double>(smaller.batch);
+    c.step = std::min(c.step, Seconds{smaller.step.value * times});
+  }
+}
+
 BatchChoice choose(std::vector<BatchCandidate> candidates, double noise) {
   BatchChoice choice;
   choice.noise = noise;
@@ -120,10 +136,10 @@ BatchChoice choose(std::vector<BatchCandidate> candidates, double noise) {
     const double per_sample = 1.0 / static_cast<double>(c.batch);
     c.updates = std::isfinite(noise) ? 1 + noise * per_sample : per_sample;
     c.time_to_target = c.step.value * c.updates;
-    if (choice.batch == 0 || c.time_to_target < best) {
-      choice.batch = c.batch;
-      best = c.time_to_target;
-    }
+    if (best == 0 || c.time_to_target < best) best = c.time_to_target;
+  }
+  for (const BatchCandidate& c : candidates) {
+    if (c.obstacle.empty() && c.time_to_target <= kAsGood * best) choice.batch = c.batch;
   }
   if (choice.batch == 0) {
     refuse("train.batch: auto: no batch is possible; {}",
@@ -161,6 +177,7 @@ BatchChoice choose_batch(const job::Job& job, const model::Graph& graph, const d
     }
     candidates.push_back(std::move(c));
   }
+  never_slower_in_a_larger_batch(candidates);
   const Seconds time = trial_time(candidates, job.train.epochs * static_cast<double>(samples));
   const Noise noise = measure_noise(job, graph, source, optimizer, cores, predicting, time);
   BatchChoice choice = choose(std::move(candidates), noise.growth.at(noise.half_time));
@@ -172,10 +189,11 @@ BatchChoice choose_batch(const job::Job& job, const model::Graph& graph, const d
 std::vector<std::string> describe(const BatchChoice& choice) {
   double best = 0;
   for (const BatchCandidate& c : choice.candidates) {
-    if (c.batch == choice.batch) best = c.time_to_target;
+    if (c.obstacle.empty() && (best == 0 || c.time_to_target < best)) best = c.time_to_target;
   }
   std::vector<std::string> lines = {fmt::format(
-      "batch {}: least time to target by a gradient noise scale of {:.0f} samples in the middle of "
+      "batch {}: the largest within 5 % of the least time to target by a gradient noise scale of "
+      "{:.0f} samples in the middle of "
       "the training ({:.0f} at step {:.0f} of a trial, growing as step^{:.2f})",
       choice.batch, choice.noise, choice.growth.scale, choice.growth.step, choice.growth.power)};
   for (const BatchCandidate& c : choice.candidates) {

@@ -236,7 +236,9 @@ class Planner {
   }
 
   std::string lanes_reason(const Plan& plan) const {
-    const int64_t wanted = wanted_lanes();
+    const int64_t wanted = job_.engine.lanes > 0
+                               ? job_.engine.lanes
+                               : std::max<int64_t>(1, cores_.physical / plan.threads_per_lane);
     std::string why = job_.engine.lanes > 0
                           ? fmt::format("{} pinned by the job", wanted)
                           : fmt::format("{}, {} per lane", plural(cores_.physical, "usable core"),

@@ -41,11 +41,30 @@ TEST(BatchChoice, GrowsWithTheNoise) {
 TEST(BatchChoice, LeavesOutWhatCannotBe) {
   std::vector<BatchCandidate> some = candidates();
   some[1].obstacle = "not enough memory";
-  const BatchChoice choice = choose(some, 100);
+  const BatchChoice choice = choose(some, 80);
   EXPECT_EQ(choice.batch, 16);
   EXPECT_THAT(describe(choice), Contains(HasSubstr("batch    32: not possible: not enough")));
   for (BatchCandidate& c : some) c.obstacle = "no room";
   EXPECT_THAT([&] { choose(some, 100); }, testing::ThrowsMessage<InputError>(HasSubstr("no room")));
+}
+
+TEST(BatchChoice, TakesTheLargestOfThoseThatAreAsGood) {
+  std::vector<BatchCandidate> some = candidates();
+  some[1].obstacle = "not enough memory";
+  // 16 takes 188.5, 64 takes 189.6.
+  EXPECT_EQ(choose(some, 100).batch, 64);
+}
+
+TEST(BatchChoice, ALargerBatchIsNotPredictedToBeSlower) {
+  std::vector<BatchCandidate> some = candidates();
+  some[2].step = {1};
+  some[4].grain = 32;
+  some[4].step = {2};
+  never_slower_in_a_larger_batch(some);
+  EXPECT_DOUBLE_EQ(some[1].step.value, 0.042);
+  EXPECT_DOUBLE_EQ(some[2].step.value, 0.084) << "twice the step of half the batch";
+  EXPECT_DOUBLE_EQ(some[3].step.value, 0.138);
+  EXPECT_DOUBLE_EQ(some[4].step.value, 2) << "another grain is another thing";
 }
 
 TEST(BatchChoice, IsMadeForAJob) {
