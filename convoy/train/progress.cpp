@@ -118,10 +118,10 @@ void Progress::put(std::string_view text) {
 
 int Progress::columns() const {
   if (options_.columns > 0) return options_.columns;
-  constexpr int usual = 80;
+  constexpr int kUsual = 80;
   winsize size{};
   const bool known = ::ioctl(::fileno(out_), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : usual;
+  return known ? size.ws_col : kUsual;
 }
 
 }  // namespace convoy::train

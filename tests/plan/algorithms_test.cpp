@@ -101,7 +101,9 @@ TEST_F(AlgorithmsTest, ThatCannotBeAreRefusedWithLayerAndReason) {
 
 TEST_F(AlgorithmsTest, AreMeasuredOnceAndThenRemembered) {
   const Plan first = planned("auto").plan;
-  EXPECT_GT(measured_, 4);
+  // How many depends on what can still win, but both layers are measured directly, and the end is
+  // told.
+  EXPECT_GE(measured_, 3);
   EXPECT_FALSE(first.profile.empty());
   EXPECT_THAT(first.reasons, Contains(HasSubstr("algorithms: convolutions take")));
   measured_ = 0;
