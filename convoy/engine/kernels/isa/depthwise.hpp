@@ -41,22 +41,26 @@ inline std::vector<Stretch> stretches(const Axis& axis) {
   return all;
 }
 
-inline Axis forward_rows(const ConvShape& s) {
-  return {.outputs = s.oh,
-          .inputs = s.ih,
-          .first = -s.pad_h,
-          .step = s.stride_h,
-          .taps = s.kh,
-          .tap_step = s.dilation_h};
+/// A convolution along one axis.
+struct AxisShape {
+  int64_t in, out, taps, stride, pad, dilation;
+};
+
+inline AxisShape rows_of(const ConvShape& s) {
+  return {s.ih, s.oh, s.kh, s.stride_h, s.pad_h, s.dilation_h};
+}
+inline AxisShape columns_of(const ConvShape& s) {
+  return {s.iw, s.ow, s.kw, s.stride_w, s.pad_w, s.dilation_w};
 }
 
-inline Axis forward_columns(const ConvShape& s) {
-  return {.outputs = s.ow,
-          .inputs = s.iw,
-          .first = -s.pad_w,
-          .step = s.stride_w,
-          .taps = s.kw,
-          .tap_step = s.dilation_w};
+/// From inputs to outputs, as the forward pass goes.
+inline Axis forward_axis(const AxisShape& s) {
+  return {.outputs = s.out,
+          .inputs = s.in,
+          .first = -s.pad,
+          .step = s.stride,
+          .taps = s.taps,
+          .tap_step = s.dilation};
 }
 
 /// Whether depthwise_data can compute the shape, and faster than oneDNN.

@@ -108,18 +108,17 @@ void compute_plane(const Planes& p, const float* x, const float* w, float* y) {
 }
 
 /// The input pixels i ≡ `phase` − pad (mod stride): they take taps phase, phase + stride, … of dy.
-Axis backward_axis(int64_t in, int64_t out, int64_t taps, int64_t stride, int64_t pad,
-                   int64_t dilation, int64_t phase) {
+Axis backward_axis(const AxisShape& s, int64_t phase) {
   Axis axis;
-  axis.to = (phase - pad % stride + stride) % stride;
-  axis.to_step = stride;
-  axis.outputs = std::max<int64_t>(0, ceil_div(in - axis.to, stride));
-  axis.inputs = out;
-  axis.first = (axis.to + pad - phase) / stride;
-  axis.taps = ceil_div(std::max<int64_t>(0, taps - phase), stride);
-  axis.tap_step = -dilation;
+  axis.to = (phase - s.pad % s.stride + s.stride) % s.stride;
+  axis.to_step = s.stride;
+  axis.outputs = std::max<int64_t>(0, ceil_div(s.in - axis.to, s.stride));
+  axis.inputs = s.out;
+  axis.first = (axis.to + s.pad - phase) / s.stride;
+  axis.taps = ceil_div(std::max<int64_t>(0, s.taps - phase), s.stride);
+  axis.tap_step = -s.dilation;
   axis.weight = phase;
-  axis.weight_step = stride;
+  axis.weight_step = s.stride;
   return axis;
 }
 
@@ -139,9 +138,7 @@ void depthwise_data(const ConvShape& s, int64_t n0, int64_t n1, const float* dy,
   std::vector<Planes> phases;
   for (int64_t r = 0; r < s.stride_h; ++r) {
     for (int64_t c = 0; c < s.stride_w; ++c) {
-      phases.push_back({backward_axis(s.ih, s.oh, s.kh, s.stride_h, s.pad_h, s.dilation_h, r),
-                        backward_axis(s.iw, s.ow, s.kw, s.stride_w, s.pad_w, s.dilation_w, c), s.kw,
-                        s.iw});
+      phases.push_back({backward_axis(rows_of(s), r), backward_axis(columns_of(s), c), s.kw, s.iw});
     }
   }
   for (int64_t plane = n0 * blocks; plane < n1 * blocks; ++plane) {

@@ -96,8 +96,8 @@ void add_plane(const ConvShape& s, const std::vector<Stretch>& rows,
         a.dy = dy + (first * s.ow + column.outputs.begin) * kBlock;
         for (int64_t kh = row.taps.begin; kh < row.taps.end; kh += kTaps) {
           for (int64_t kw = column.taps.begin; kw < column.taps.end; kw += kTaps) {
-            a.x = x + forward_rows(s).input(first, kh) * width +
-                  forward_columns(s).input(column.outputs.begin, kw) * kBlock;
+            a.x = x + forward_axis(rows_of(s)).input(first, kh) * width +
+                  forward_axis(columns_of(s)).input(column.outputs.begin, kw) * kBlock;
             a.dw = dw + (kh * s.kw + kw) * kBlock;
             add_taps(a, std::min<int64_t>(kTaps, row.taps.end - kh),
                      std::min<int64_t>(kTaps, column.taps.end - kw));
@@ -116,8 +116,8 @@ void conv_weights_depthwise(const ConvShape& s, int64_t b0, int64_t b1, const fl
   const int64_t x_plane = s.ih * s.iw * kBlock;
   const int64_t dy_plane = s.oh * s.ow * kBlock;
   const int64_t blocks = ceil_div(s.oc, kBlock);
-  const std::vector<Stretch> rows = stretches(forward_rows(s));
-  std::vector<Stretch> columns = stretches(forward_columns(s));
+  const std::vector<Stretch> rows = stretches(forward_axis(rows_of(s)));
+  std::vector<Stretch> columns = stretches(forward_axis(columns_of(s)));
   // The longest first: it walks along the rows, which the cache foresees.
   std::stable_sort(columns.begin(), columns.end(), [](const Stretch& a, const Stretch& b) {
     return a.outputs.size() > b.outputs.size();
