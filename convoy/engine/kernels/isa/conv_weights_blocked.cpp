@@ -80,16 +80,16 @@ template <int V, int M, bool kFetch>
 template <int V, bool kFetch>
 void block(const Walk& walk, const float* x, const float* dy, int64_t dy_block, Output out,
            int64_t channels) {
-  constexpr int half = 4;
+  constexpr int kHalf = 4;
   if constexpr (V == 1) {
     tile<1, kBlock, kFetch>(walk, x, dy, dy_block, out);
   } else {
-    tile<V, half, kFetch>(walk, x, dy, dy_block, out);
-    out.dw += half * kBlock;
-    if (channels > half) {
-      tile<V, half, kFetch>(walk, x + half, dy, dy_block, out);
+    tile<V, kHalf, kFetch>(walk, x, dy, dy_block, out);
+    out.dw += kHalf * kBlock;
+    if (channels > kHalf) {
+      tile<V, kHalf, kFetch>(walk, x + kHalf, dy, dy_block, out);
     } else if (out.first) {
-      for (int v = 0; v < V; ++v) std::fill_n(out.dw + v * out.block, half * kBlock, 0.0F);
+      for (int v = 0; v < V; ++v) std::fill_n(out.dw + v * out.block, kHalf * kBlock, 0.0F);
     }
   }
 }

@@ -105,10 +105,10 @@ void unpack_outputs(int64_t count, int64_t outputs, const float* sums, const For
 template <int V>
 void forward_block(int64_t count, int64_t k, int64_t depth, int64_t outputs, const float* x,
                    const float* w, float* sums) {
-  constexpr int tile_rows = V == 1 ? 8 : V == 2 ? 6 : V == 3 ? 4 : 3;
+  constexpr int kRows = V == 1 ? 8 : V == 2 ? 6 : V == 3 ? 4 : 3;
   alignas(64) float packed[kForwardDepth * V * kBlock];
   pack_samples<V>(count, depth, x, k, packed);
-  forward_tiles<V, tile_rows>(outputs, depth, packed, w, k, sums);
+  forward_tiles<V, kRows>(outputs, depth, packed, w, k, sums);
 }
 
 /// Calls f with the number of vectors that `count` ≤ kForwardSamples samples take.
@@ -151,11 +151,11 @@ void forward_chunk(int64_t n, int64_t k, int64_t outputs, const float* x, const 
 
 void forward(int64_t n, int64_t k, int64_t f, int64_t f0, int64_t f1, const float* x,
              const float* w, const float* bias, bool relu, float* y) {
-  constexpr int64_t most = kForwardGroups * kForwardSamples;
+  constexpr int64_t kMost = kForwardGroups * kForwardSamples;
   for (int64_t at = f0; at < f1; at += kForwardOutputs) {
     const int64_t outputs = std::min(kForwardOutputs, f1 - at);
-    for (int64_t i = 0; i < n; i += most) {
-      forward_chunk(std::min(most, n - i), k, outputs, x + i * k, w + at * k,
+    for (int64_t i = 0; i < n; i += kMost) {
+      forward_chunk(std::min(kMost, n - i), k, outputs, x + i * k, w + at * k,
                     {bias != nullptr ? bias + at : nullptr, relu, y + i * f + at, f});
     }
   }
@@ -240,8 +240,8 @@ void fetch_outputs(int64_t m, int64_t rows, int64_t ahead, const Output& out) {
 template <int V, int M>
 void panel_tiles(int64_t rows, int64_t depth, const float* factors, const Rows* source,
                  float* panel, const Output& out) {
-  constexpr int64_t steps = 128;  // between the fetch of an output and its use
-  const int64_t ahead = M * std::max<int64_t>(2, steps / depth);
+  constexpr int64_t kSteps = 128;  // between the fetch of an output and its use
+  const int64_t ahead = M * std::max<int64_t>(2, kSteps / depth);
   int64_t m = 0;
   for (; m + M <= rows; m += M) {
     fetch_outputs<V, M>(m, rows, ahead, out);
@@ -299,15 +299,15 @@ void pack_factors(int64_t rows, int64_t depth, const float* dy, int64_t m_step, 
 template <int V, int M, int64_t kDepth>
 void product(int64_t rows, int64_t columns, int64_t depth, const float* factors, const Rows& source,
              int64_t ahead, const Output& out) {
-  constexpr int64_t width = V * kBlock;
-  alignas(64) float panel[kDepth * width];
-  for (int64_t c = 0; c < columns; c += width) {
+  constexpr int64_t kWidth = V * kBlock;
+  alignas(64) float panel[kDepth * kWidth];
+  for (int64_t c = 0; c < columns; c += kWidth) {
     const int64_t later = c + ahead;
     const Rows from{source.data + c,
                     later < columns ? source.data + later : source.next + later - columns,
                     source.step};
     const Output to{out.data + c, out.row, out.add};
-    if (c + width <= columns) {
+    if (c + kWidth <= columns) {
       panel_tiles<V, M>(rows, depth, factors, &from, panel, to);
     } else {
       narrow_tiles<V, M>(rows, depth, factors, from, columns - c, panel, to);

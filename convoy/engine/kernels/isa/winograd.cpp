@@ -9,15 +9,14 @@
 #include <algorithm>
 
 #include "convoy/engine/kernels/isa/parts.hpp"
-#include "convoy/engine/kernels/isa/tile.hpp"
 #include "convoy/engine/kernels/isa/transpose.hpp"
+#include "convoy/engine/kernels/isa/winograd_product.hpp"
 
 namespace convoy::engine::CONVOY_ISA {
 namespace {
 
-/// Output channel blocks and tiles of a register tile.
-constexpr int kPanel = 2;
-constexpr int kStrip = kRegisters == 32 ? 14 : 6;
+using winograd::kPanel;
+using winograd::kStrip;
 /// Tiles transformed at a time: all their elements should stay in the second-level cache, but the
 /// kernels pass through it once per block of tiles too.
 constexpr int64_t kLeastTiles = 8 * kStrip;
@@ -36,23 +35,6 @@ int64_t block_tiles(const ConvShape& s) {
 /// Floats of one element's slice of the transformed kernel: [panel][input channel][16 outputs].
 int64_t kernel_slice(int64_t ic, int64_t oc) {
   return odd_lines(blocks_of(ic) * kBlock * blocks_of(oc) * kBlock);
-}
-
-/// V output blocks × kStrip tiles, summed over all input channels.
-template <int V>
-void multiply(int64_t in_blocks, const float* u, const float* v, int64_t v_block, float* m,
-              int64_t m_block) {
-  BlockTile<V, kStrip, true> sums;
-  for (int64_t b = 0; b < in_blocks; ++b) {
-#pragma GCC unroll 4
-    for (int i = 0; i < kBlock; ++i) {
-      sums.add_product([&](auto o) { return u + o * kBlock; },
-                       [&](auto t) { return v[t * kBlock + i]; });
-      u += V * kBlock;
-    }
-    v += v_block;
-  }
-  sums.each([&](auto o, auto t, Vec sum) { store(m + o * m_block + t * kBlock, sum); });
 }
 
 template <int M>
@@ -86,10 +68,11 @@ void forward(const ConvShape& s, int64_t t0, int64_t t1, const float* x, const f
         for (int64_t t = 0; t < padded; t += kStrip) {
           const float* from = v + e * v_slice + t * kBlock;
           if (whole) {
-            multiply<kPanel>(in_blocks, panel, from, padded * kBlock, to + t * kBlock,
-                             padded * kBlock);
+            winograd::multiply<kPanel>(in_blocks, panel, from, padded * kBlock, to + t * kBlock,
+                                       padded * kBlock);
           } else {
-            multiply<1>(in_blocks, panel, from, padded * kBlock, to + t * kBlock, padded * kBlock);
+            winograd::multiply<1>(in_blocks, panel, from, padded * kBlock, to + t * kBlock,
+                                  padded * kBlock);
           }
         }
         panel += kPanel * kBlock * in_blocks * kBlock;
