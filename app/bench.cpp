@@ -243,6 +243,7 @@ void add_bench(CLI::App& app, Run& run) {
   add_options(layers, a);
   layers->callback([&run, a] { run = [a] { return bench_layers(*a); }; });
   add_bench_conv(*bench, run);
+  add_bench_allreduce(*bench, run);
   add_bench_lowering(*bench, run);
   auto* peak = bench->add_subcommand("peak", "What the cores can do at most: FMA and copy rates");
   peak->add_flag("--json", a->json, "Print one JSON object");

@@ -16,6 +16,7 @@ void add_train(CLI::App& app, Run& run);
 void add_eval(CLI::App& app, Run& run);
 void add_bench(CLI::App& app, Run& run);
 void add_bench_conv(CLI::App& bench, Run& run);
+void add_bench_allreduce(CLI::App& bench, Run& run);
 void add_bench_lowering(CLI::App& bench, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);

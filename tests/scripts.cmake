@@ -24,3 +24,12 @@ if(TARGET tests_dump)
     convoy_torch_test(${net}_agrees_with_PyTorch --double --dump $<TARGET_FILE:tests_dump> --net ${net})
   endforeach()
 endif()
+
+# What communicators promise, between processes. mpirun as root and with more ranks than cores wants
+# to be told that this is meant.
+foreach(ranks 1 2 3 5)
+  add_test(NAME mpi.${ranks}_ranks_keep_the_contract COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks}
+    --allow-run-as-root --oversubscribe --bind-to none $<TARGET_FILE:tests_mpi_contract>)
+  set_tests_properties(mpi.${ranks}_ranks_keep_the_contract PROPERTIES LABELS mpi TIMEOUT 120
+    RUN_SERIAL ON)
+endforeach()
