@@ -69,11 +69,11 @@ BufferId Builder::blocked(model::LayerId id) {
 }
 
 int64_t Builder::prepare(
-    int64_t floats, int64_t units,
+    model::LayerId layer, int64_t floats, int64_t units,
     std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite) {
   constexpr int64_t kLine = 16;
   const int64_t offset = prepared_size;
-  preparations.push_back({offset, units, std::move(rewrite)});
+  preparations.push_back({layer, offset, units, std::move(rewrite)});
   prepared_size += round_up(floats, kLine);
   return offset;
 }
@@ -118,6 +118,19 @@ void Builder::completes(model::LayerId layer) {
   const auto [begin, end] = span(layer);
   instructions.back().complete_begin = begin;
   instructions.back().complete_end = end;
+}
+
+void Builder::mark_needs() {
+  std::vector<bool> seen(values.size(), false);
+  for (Instruction& i : instructions) {
+    const auto layer = static_cast<size_t>(i.info.layer);
+    if (seen[layer]) continue;
+    seen[layer] = true;
+    const auto [begin, end] = span(i.info.layer);
+    if (begin >= end) continue;
+    i.needs_begin = begin;
+    i.needs_end = end;
+  }
 }
 
 }  // namespace convoy::engine

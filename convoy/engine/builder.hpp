@@ -51,6 +51,9 @@ struct Instruction {
   /// Arena floats whose gradients are complete after this instruction; empty if none.
   int64_t complete_begin = 0;
   int64_t complete_end = 0;
+  /// Arena floats that nobody has read before this instruction of the forward pass; empty if none.
+  int64_t needs_begin = 0;
+  int64_t needs_end = 0;
   std::function<Bound(const LaneMemory&)> bind;
 };
 
@@ -105,6 +108,7 @@ class Builder {
   int64_t prepared_size = 0;
   /// A prepared copy of some weights, cut into units for the lanes that rewrite it together.
   struct Preparation {
+    model::LayerId layer;
     int64_t offset, units;
     std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite;
   };
@@ -131,9 +135,10 @@ class Builder {
   /// plain in the loader's memory, a border conversion makes a blocked copy, once.
   BufferId blocked(model::LayerId id);
 
-  /// Room for `floats` of prepared weights that `rewrite` makes from the arena; returns its offset.
+  /// Room for `floats` of prepared weights of a layer that `rewrite` makes from the arena; returns
+  /// its offset.
   int64_t prepare(
-      int64_t floats, int64_t units,
+      model::LayerId layer, int64_t floats, int64_t units,
       std::function<void(const float* arena, float* to, int64_t begin, int64_t end)> rewrite);
 
   /// Emissions from now on belong to the backward pass.
@@ -149,6 +154,9 @@ class Builder {
   std::pair<int64_t, int64_t> span(model::LayerId layer) const;
   /// Marks the last instruction as the one that completes the layer's gradients.
   void completes(model::LayerId layer);
+  /// Marks each layer's first instruction as the one that needs its weights; after the forward
+  /// walk.
+  void mark_needs();
 
  private:
   bool backward_ = false;

@@ -131,7 +131,7 @@ void emit_forward(Builder& b, const Node& node, const ConvParts& p, BufferId x, 
 Place transposed_weights(Builder& b, model::LayerId id, const ConvParts& p) {
   const Tensor* weight = b.tensor(id, model::Role::weight);
   if (p.layout != Layout::conv) return Place::of_weights(weight->offset);
-  return Place::of_prepared(b.prepare(weight->stored, weight->stored / (kBlock * kBlock),
+  return Place::of_prepared(b.prepare(id, weight->stored, weight->stored / (kBlock * kBlock),
                                       [from = weight->offset, &k = b.kernels](
                                           const float* arena, float* to, int64_t b0, int64_t b1) {
                                         constexpr int64_t kValues = kBlock * kBlock;

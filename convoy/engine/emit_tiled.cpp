@@ -49,7 +49,7 @@ int64_t prepare_kernel(Builder& b, model::LayerId id, const ConvShape& s, const 
   const int64_t from = b.tensor(id, model::Role::weight)->offset;
   const Groups groups(turned ? backward_shape(s) : s, w);
   return b.prepare(
-      groups.count * groups.kernel, groups.count * groups.out_blocks,
+      id, groups.count * groups.kernel, groups.count * groups.out_blocks,
       [=, &w, one = group_shape(s)](const float* arena, float* to, int64_t begin, int64_t end) {
         groups.each_part(begin, end, [&](int64_t g, int64_t b0, int64_t b1) {
           w.kernel(one, turned, b0, b1, arena + from + g * groups.weights, to + g * groups.kernel);

@@ -92,11 +92,22 @@ class CompiledLane final : public Lane {
     RunState state;
     state.grain = &grain;
     const auto& instructions = program_.builder.instructions;
+    bool forward = true;
     for (size_t i = 0; i < instructions.size(); ++i) {
       if (instructions[i].training_only && !grain.training) break;
-      const double before = profile_.empty() ? 0 : now().value;
+      if (forward && instructions[i].training_only) {
+        forward = false;
+        if (grain.on_loss) grain.on_loss(state.result);
+      }
+      if (instructions[i].needs_end > instructions[i].needs_begin && grain.before_layer) {
+        grain.before_layer(instructions[i].needs_begin, instructions[i].needs_end);
+      }
+      const bool timed = !profile_.empty() || grain.on_instruction;
+      const Seconds before = timed ? now() : Seconds{};
       bound_[i](state);
-      if (!profile_.empty()) profile_[i] += now().value - before;
+      const Seconds after = timed ? now() : Seconds{};
+      if (!profile_.empty()) profile_[i] += (after - before).value;
+      if (grain.on_instruction) grain.on_instruction(i, before, after);
       if (instructions[i].complete_end > instructions[i].complete_begin && grain.on_layer) {
         grain.on_layer(instructions[i].complete_begin, instructions[i].complete_end);
       }
@@ -141,6 +152,7 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   for (const Node& node : nodes) {
     naming_layer(b, node, [&] { backward.push_back(emit_node(b, node)); });
   }
+  b.mark_needs();
   // The output is read after the run (Lane::output), so in evaluation it must outlive the loss.
   const BufferId output = b.value(graph.output()).buffer;
   b.start_backward();
@@ -184,12 +196,23 @@ std::unique_ptr<Lane> Program::make_lane(const Weights& weights) const {
   return std::make_unique<CompiledLane>(*compiled_, weights);
 }
 
-void Program::prepare_weights(const Weights& weights, int part, int parts) const {
+std::vector<Program::Preparation> Program::preparations() const {
+  std::vector<Preparation> all;
   for (const auto& p : compiled_->builder.preparations) {
-    const int64_t begin = p.units * part / parts;
-    const int64_t end = p.units * (part + 1) / parts;
-    if (begin < end) p.rewrite(weights.arena, weights.prepared + p.offset, begin, end);
+    const auto [begin, end] = compiled_->builder.span(p.layer);
+    all.push_back({begin, end, p.units});
   }
+  return all;
+}
+
+void Program::prepare(const Weights& weights, size_t index, int64_t begin, int64_t end) const {
+  const auto& p = compiled_->builder.preparations[index];
+  p.rewrite(weights.arena, weights.prepared + p.offset, begin, end);
+}
+
+void Program::prepare(const Weights& weights) const {
+  const auto& all = compiled_->builder.preparations;
+  for (size_t i = 0; i < all.size(); ++i) prepare(weights, i, 0, all[i].units);
 }
 
 std::vector<InstructionInfo> Program::instructions() const {

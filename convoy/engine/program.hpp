@@ -45,6 +45,12 @@ struct InstructionInfo {
   std::string kernel;  ///< "oneDNN jit:avx2", "own avx2", …
 };
 
+/// Sums over the real samples of a grain.
+struct GrainResult {
+  double loss = 0;
+  int64_t correct = 0;
+};
+
 /// Everything outside a lane that one grain's run depends on.
 struct GrainRun {
   const float* input = nullptr;     ///< grain × input, NCHW
@@ -61,12 +67,13 @@ struct GrainRun {
   /// Called in the backward pass when a layer's gradients, arena floats [begin, end), are complete:
   /// before the layer's input gradient is computed, last layer first.
   std::function<void(int64_t begin, int64_t end)> on_layer;
-};
-
-/// Sums over the real samples of a grain.
-struct GrainResult {
-  double loss = 0;
-  int64_t correct = 0;
+  /// Called in the forward pass before a layer reads its weights, arena floats [begin, end), and
+  /// what was prepared from them.
+  std::function<void(int64_t begin, int64_t end)> before_layer;
+  /// Called between the forward and the backward pass.
+  std::function<void(const GrainResult& result)> on_loss;
+  /// Called after each instruction, with when it began and ended; slows the run down a little.
+  std::function<void(size_t instruction, Seconds begin, Seconds end)> on_instruction;
 };
 
 /// The weights that all lanes read: the arena, and copies of convolution weights in the forms that
@@ -112,8 +119,17 @@ class Program {
 
   std::unique_ptr<Lane> make_lane(const Weights& weights) const;
 
-  /// Makes part `part` of `parts` of the prepared copies anew from the arena.
-  void prepare_weights(const Weights& weights, int part, int parts) const;
+  /// A prepared copy of a layer's weights, arena floats [begin, end); made anew in `units` pieces.
+  struct Preparation {
+    int64_t begin = 0;
+    int64_t end = 0;
+    int64_t units = 0;
+  };
+  std::vector<Preparation> preparations() const;
+  /// Makes units [begin, end) of preparation `index` anew from the arena.
+  void prepare(const Weights& weights, size_t index, int64_t begin, int64_t end) const;
+  /// Makes all of them anew.
+  void prepare(const Weights& weights) const;
 
   std::vector<InstructionInfo> instructions() const;
   /// Instructions that only convert layouts, the network's borders excepted.

@@ -30,23 +30,33 @@ std::pair<size_t, TreeNode> merge(const std::vector<TreeNode>& held, TreeNode no
   return {merges, node};
 }
 
-struct Need {
+/// Runs through a range as RangeSum does: which slots it takes, and what it keeps.
+struct Simulation {
   size_t slots = 0;
   bool scratch = false;
-};
+  std::vector<RangeSum::Kept> held;
 
-Need needed(int64_t first, int64_t last) {
-  Need need;
-  std::vector<TreeNode> held;
-  for (int64_t grain = first; grain < last; ++grain) {
-    const auto [merges, node] = merge(held, {0, grain});
-    need.slots = std::max(need.slots, held.size() + (merges == 0 ? 1 : 0));
-    need.scratch = need.scratch || merges > 0;
-    held.resize(held.size() - merges);
-    held.push_back(node);
+  explicit Simulation(const GrainRange& range) {
+    std::vector<size_t> free;
+    for (int64_t grain = range.first; grain < range.last; ++grain) {
+      std::vector<TreeNode> nodes;
+      for (const RangeSum::Kept& k : held) nodes.push_back(k.node);
+      const auto [merges, node] = merge(nodes, {0, grain});
+      scratch = scratch || merges > 0;
+      if (merges == 0) {
+        if (free.empty()) free.push_back(slots++);
+        held.push_back({node, free.back()});
+        free.pop_back();
+        continue;
+      }
+      for (size_t i = 1; i < merges; ++i) {
+        free.push_back(held.back().slot);
+        held.pop_back();
+      }
+      held.back().node = node;
+    }
   }
-  return need;
-}
+};
 
 int root_level(int64_t grains) {
   return static_cast<int>(std::bit_width(static_cast<uint64_t>(grains - 1)));
@@ -54,43 +64,61 @@ int root_level(int64_t grains) {
 
 }  // namespace
 
-RangeSum::RangeSum(int64_t first, int64_t last, int64_t size, int64_t largest)
-    : first_(first), next_(first) {
-  const Need need = needed(first, last);
-  for (size_t i = 0; i < need.slots; ++i) slots_.push_back(AlignedBuffer::of_floats(size));
+std::vector<TreeNode> subtrees(const GrainRange& range) {
+  std::vector<TreeNode> nodes;
+  for (int64_t at = range.first; at < range.last;) {
+    int level = 0;
+    while (at % (int64_t{2} << level) == 0 && at + (int64_t{2} << level) <= range.last) ++level;
+    nodes.push_back({level, at >> level});
+    at += int64_t{1} << level;
+  }
+  return nodes;
+}
+
+RangeSum::RangeSum(const GrainRange& range, int64_t size, int64_t largest, std::span<float> slots)
+    : range_(range), size_(size), next_(range.first), slots_(slots) {
+  const Simulation need(range);
+  check(static_cast<int64_t>(slots.size()) == static_cast<int64_t>(need.slots) * size,
+        "there is room for the partial sums");
   if (need.scratch) scratch_ = AlignedBuffer::of_floats(largest);
   restart();
 }
 
-Bytes RangeSum::memory(int64_t first, int64_t last, int64_t size, int64_t largest) {
-  const Need need = needed(first, last);
-  return {4 * (static_cast<int64_t>(need.slots) * size + (need.scratch ? largest : 0))};
+std::vector<RangeSum::Kept> RangeSum::kept(const GrainRange& range) {
+  return Simulation(range).held;
+}
+
+int64_t RangeSum::slots(const GrainRange& range) {
+  return static_cast<int64_t>(Simulation(range).slots);
+}
+
+Bytes RangeSum::scratch(const GrainRange& range, int64_t largest) {
+  return {Simulation(range).scratch ? 4 * largest : 0};
 }
 
 void RangeSum::restart() {
-  next_ = first_;
+  next_ = range_.first;
   held_.clear();
   free_.clear();
-  for (auto it = slots_.rbegin(); it != slots_.rend(); ++it) {
-    free_.push_back(it->floats().data());
-  }
+  // The lowest is taken first, as in the simulation.
+  for (size_t i = slots_.size() / static_cast<size_t>(size_); i-- > 0;) free_.push_back(i);
 }
 
 RangeSum::Target RangeSum::next() {
   std::vector<TreeNode> nodes;
-  for (const HeldSum& h : held_) nodes.push_back(h.node);
+  for (const Kept& k : held_) nodes.push_back(k.node);
   merges_ = merge(nodes, {0, next_}).first;
   if (merges_ > 0) return {scratch_.floats().data(), true};
   check(!free_.empty(), "a slot is free for the next grain");
   held_.push_back({{0, next_}, free_.back()});
   free_.pop_back();
-  return {held_.back().values, false};
+  return {slot(held_.back().slot), false};
 }
 
 void RangeSum::layer_complete(int64_t begin, int64_t end) {
   const float* right = scratch_.floats().data();
   for (size_t i = 0; i < merges_; ++i) {
-    float* left = held_[held_.size() - 1 - i].values + begin;
+    float* left = slot(held_[held_.size() - 1 - i].slot) + begin;
     add(right, left, end - begin);
     right = left;
   }
@@ -101,7 +129,7 @@ void RangeSum::grain_complete() {
   for (size_t i = 0; i < merges_; ++i) {
     node = parent(node);
     if (i > 0) {
-      free_.push_back(held_.back().values);
+      free_.push_back(held_.back().slot);
       held_.pop_back();
     }
   }
@@ -120,11 +148,15 @@ const float* TreeTotal::sum(int64_t begin, int64_t end, std::span<float> workspa
   return sum_node(root_, begin, end, workspace.data());
 }
 
-const float* TreeTotal::sum_node(TreeNode node, int64_t begin, int64_t end,
-                                 float* workspace) const {
+const HeldSum* TreeTotal::find(TreeNode node) const {
   const auto found =
       std::find_if(held_.begin(), held_.end(), [&](const HeldSum& h) { return h.node == node; });
-  if (found != held_.end()) return found->values + begin;
+  return found == held_.end() ? nullptr : &*found;
+}
+
+const float* TreeTotal::sum_node(TreeNode node, int64_t begin, int64_t end,
+                                 float* workspace) const {
+  if (const HeldSum* held = find(node)) return held->values + (begin - held->origin);
   check(node.level > 0, "every grain's gradient is held by somebody");
   const TreeNode left{node.level - 1, 2 * node.index};
   const TreeNode right{node.level - 1, 2 * node.index + 1};

@@ -23,18 +23,31 @@ struct TreeNode {
   bool operator==(const TreeNode&) const = default;
 };
 
-/// A subtree's sum that somebody holds: a whole arena of floats.
+/// A subtree's sum that somebody holds: a whole arena of floats, or those from `origin` on.
 struct HeldSum {
   TreeNode node;
-  float* values = nullptr;
+  const float* values = nullptr;
+  int64_t origin = 0;
 };
+
+/// Grains [first, last) of a batch: what a worker or a lane runs. May be empty.
+struct GrainRange {
+  int64_t first = 0;
+  int64_t last = 0;
+  int64_t size() const { return last - first; }
+  bool operator==(const GrainRange&) const = default;
+};
+
+/// The subtrees that make up a run of grains: as few as possible, left to right.
+std::vector<TreeNode> subtrees(const GrainRange& range);
 
 /// Adds up the gradients of a contiguous range of grains, in order, keeping only as many partial
 /// sums as the tree needs (about log2 of the range), layer by layer while they are in cache.
 class RangeSum {
  public:
-  /// For grains [first, last); `size` floats of arena, of which one layer spans at most `largest`.
-  RangeSum(int64_t first, int64_t last, int64_t size, int64_t largest);
+  /// `size` floats of arena, of which one layer spans at most `largest`. `slots`: room for
+  /// slots(range) arenas, one after the other.
+  RangeSum(const GrainRange& range, int64_t size, int64_t largest, std::span<float> slots);
 
   /// Starts over at the first grain (a new step).
   void restart();
@@ -50,34 +63,50 @@ class RangeSum {
   /// The current grain is done.
   void grain_complete();
 
-  /// The subtrees held after the last grain, left to right.
-  const std::vector<HeldSum>& held() const { return held_; }
-
-  /// Memory a RangeSum over these grains takes.
-  static Bytes memory(int64_t first, int64_t last, int64_t size, int64_t largest);
+  /// The subtrees held after the last grain, left to right, and in which slot each is.
+  struct Kept {
+    TreeNode node;
+    size_t slot = 0;
+  };
+  static std::vector<Kept> kept(const GrainRange& range);
+  /// Partial sums there are at once.
+  static int64_t slots(const GrainRange& range);
+  /// Further memory: a layer's gradients on their way to a sum.
+  static Bytes scratch(const GrainRange& range, int64_t largest);
 
  private:
-  int64_t first_;
+  float* slot(size_t index) { return slots_.data() + static_cast<int64_t>(index) * size_; }
+
+  GrainRange range_;
+  int64_t size_;
   int64_t next_;
-  std::vector<AlignedBuffer> slots_;
+  std::span<float> slots_;
   AlignedBuffer scratch_;
-  std::vector<HeldSum> held_;
-  std::vector<float*> free_;
+  std::vector<Kept> held_;
+  std::vector<size_t> free_;
   size_t merges_ = 0;  // how many held sums the current grain completes
 };
 
-/// Sums what is held by everybody, following the tree, a piece at a time.
+/// Sums what is held, following the tree, a piece at a time.
 class TreeTotal {
  public:
-  /// `held` covers grains [0, grains) without gaps.
+  /// Of a batch of `grains`.
   TreeTotal(std::vector<HeldSum> held, int64_t grains);
 
   /// The total over floats [begin, end): a pointer to its first value, in `workspace` (at least
-  /// workspace_size(grains, end − begin) floats) or in a held sum.
+  /// workspace_size(grains, end − begin) floats) or in a held sum. What is held must cover all
+  /// grains.
   const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const;
+  /// The same for one subtree, whose grains must be covered.
+  const float* sum(TreeNode node, int64_t begin, int64_t end, std::span<float> workspace) const {
+    return sum_node(node, begin, end, workspace.data());
+  }
+  /// True if a subtree's sum is held as it is.
+  bool holds(TreeNode node) const { return find(node) != nullptr; }
   static int64_t workspace_size(int64_t grains, int64_t length);
 
  private:
+  const HeldSum* find(TreeNode node) const;
   const float* sum_node(TreeNode node, int64_t begin, int64_t end, float* workspace) const;
 
   std::vector<HeldSum> held_;

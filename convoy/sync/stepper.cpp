@@ -4,6 +4,7 @@
 #include <atomic>
 #include <barrier>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "convoy/base/error.hpp"
@@ -11,84 +12,98 @@
 namespace convoy::sync {
 namespace {
 
-/// Floats summed and updated at a time: a few of them fit the first-level cache.
-constexpr int64_t kChunk = 2048;
+/// Part `part` of `parts` of [first, last): a contiguous run.
+GrainRange part_of(const GrainRange& range, int64_t part, int64_t parts) {
+  return {range.first + range.size() * part / parts,
+          range.first + range.size() * (part + 1) / parts};
+}
 
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
-
-/// A lane's share of the batch: a contiguous run of grains.
-Range grains_of(int lane, int lanes, int64_t grains) {
-  return {grains * lane / lanes, grains * (lane + 1) / lanes};
+std::vector<int64_t> wide(const std::vector<std::vector<std::byte>>& gathered) {
+  std::vector<int64_t> values;
+  for (const auto& bytes : gathered) {
+    std::memcpy(&values.emplace_back(), bytes.data(), sizeof(int64_t));
+  }
+  return values;
 }
 
 }  // namespace
-
-/// A piece of one tensor: the unit of summing and updating. Norms are added up over chunks in
-/// order, so they do not depend on the number of lanes.
-struct Stepper::Chunk {
-  size_t tensor = 0;
-  int64_t begin = 0;  // arena floats
-  int64_t end = 0;
-};
 
 struct Stepper::LaneState {
   std::unique_ptr<engine::Lane> lane;
   std::unique_ptr<RangeSum> sum;
   AlignedBuffer workspace;
+  Seconds waited;  // in this step
   // Evaluation inputs; made on first use.
   AlignedBuffer inputs;
   std::vector<int32_t> labels;
   std::vector<float> output;
 };
 
+const Team& Stepper::alone() {
+  static const Team team;
+  return team;
+}
+
+/// Every worker of the host may have another number of lanes.
+LaneTable Stepper::lane_table(int lanes) const {
+  const auto own = static_cast<int64_t>(lanes);
+  const std::vector<int64_t> all =
+      wide(team_.gather(std::as_bytes(std::span(&own, 1)), "exchanging the numbers of lanes"));
+  LaneTable table;
+  for (const int rank : team_.members(team_.node())) {
+    table.first.push_back(table.lanes());
+    const int64_t count = all[static_cast<size_t>(rank)];
+    for (int64_t lane = 0; lane < count; ++lane) {
+      table.ranges.push_back(part_of(ranges_[static_cast<size_t>(rank)], lane, count));
+      if (table.ranges.back().size() > 0) ++table.active;
+    }
+  }
+  return table;
+}
+
 Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimizer,
-                 const StepperOptions& options)
+                 const StepperOptions& options, const Team& team)
     : program_(program),
       optimizer_(optimizer),
       options_(options),
+      team_(team),
       grains_(options.batch / program.grain()),
-      measure_norms_(optimizer.needs_norms() || options.clip_norm > 0 || options.measure_noise),
-      weights_(AlignedBuffer::of_floats(program.arena().size())),
-      prepared_(AlignedBuffer::of_floats(program.prepared_size())),
-      results_(static_cast<size_t>(grains_)),
-      grain_norm2_(static_cast<size_t>(grains_)),
+      ranges_(team.ranges(grains_, options.shares)),
+      range_(ranges_[static_cast<size_t>(team.rank())]),
+      lanes_(lane_table(options.lanes)),
+      preparations_(program.preparations()),
       crew_(options.lanes, options.cores) {
   check(options.batch % program.grain() == 0, "the grain divides the batch");
-  const engine::Arena& arena = program.arena();
-  for (int i = 0; i < optimizer.state_arrays(); ++i) {
-    states_.push_back(AlignedBuffer::of_floats(arena.size()));
-    state_pointers_.push_back(states_.back().floats().data());
-  }
-  for (size_t t = 0; t < arena.tensors().size(); ++t) {
-    const engine::Tensor& tensor = arena.tensors()[t];
-    const bool weight = tensor.role == model::Role::weight;
-    segments_.push_back({tensor.offset, tensor.stored, options.decay_all || weight, weight});
-    const auto* norm = std::get_if<model::BatchNorm>(&program.graph().layer(tensor.layer).kind);
-    statistic_momentum_.push_back(norm != nullptr ? norm->momentum : 0);
-    const int64_t end = tensor.offset + tensor.stored;
-    for (int64_t at = tensor.offset; at < end; at += kChunk) {
-      chunks_.push_back({t, at, std::min(at + kChunk, end)});
-    }
-  }
-  chunk_gradient_norm2_.resize(chunks_.size());
-  chunk_weight_norm2_.resize(chunks_.size());
-  gradient_norm2_.resize(segments_.size());
-  weight_norm2_.resize(segments_.size());
+  check(team.nodes() == 1 || !options.measure_noise, "noise is measured on one host");
+  Carver counting;
+  NodeState(counting, program, optimizer, lanes_, team.size(), team.locals(), grains_);
+  memory_ = std::make_unique<NodeMemory>(team, counting.used());
+  Carver carver(memory_->data());
+  node_ = std::make_unique<NodeState>(carver, program, optimizer, lanes_, team.size(),
+                                      team.locals(), grains_);
+  const UpdateOptions update{grains_, options.decay_all, options.clip_norm, options.measure_noise};
+  updater_ = std::make_unique<Updater>(program, optimizer, update, node_->model);
+  total_ = std::make_unique<TreeTotal>(node_->held(lanes_, program.arena().size()), grains_);
 
   lane_states_.resize(static_cast<size_t>(options.lanes));
-  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
+  const auto first = static_cast<size_t>(lanes_.first[static_cast<size_t>(team.local())]);
+  int here = 0;
+  for (int lane = 0; lane < options.lanes; ++lane) {
+    here += lanes_.ranges[first + static_cast<size_t>(lane)].size() > 0 ? 1 : 0;
+  }
   crew_.run([&](int lane) {
     auto state = std::make_unique<LaneState>();
-    const Range range = grains_of(lane, options_.lanes, grains_);
-    state->lane = program_.make_lane(shared);
-    state->sum =
-        std::make_unique<RangeSum>(range.begin, range.end, arena.size(), program_.largest_layer());
+    const size_t number = first + static_cast<size_t>(lane);
+    state->lane = program_.make_lane(shared());
+    state->sum = std::make_unique<RangeSum>(lanes_.ranges[number], program_.arena().size(),
+                                            program_.largest_layer(), node_->slots[number]);
     state->workspace = AlignedBuffer::of_floats(TreeTotal::workspace_size(grains_, kChunk));
     lane_states_[static_cast<size_t>(lane)] = std::move(state);
   });
+  if (team.nodes() > 1) {
+    exchange_ = std::make_unique<Exchange>(team, *updater_, *node_, lanes_, here, ranges_,
+                                           options.exchange);
+  }
 }
 
 Stepper::~Stepper() = default;
@@ -101,8 +116,9 @@ Stepper::Memory Stepper::memory(const engine::Program& program, const optim::Opt
   m.weights = {4 * (arena + program.prepared_size())};
   m.optimizer = {4 * arena * optimizer.state_arrays()};
   for (int lane = 0; lane < options.lanes; ++lane) {
-    const Range range = grains_of(lane, options.lanes, grains);
-    m.gradients += RangeSum::memory(range.begin, range.end, arena, program.largest_layer());
+    const GrainRange range = part_of({0, grains}, lane, options.lanes);
+    m.gradients += Bytes{4 * RangeSum::slots(range) * arena};
+    m.gradients += RangeSum::scratch(range, program.largest_layer());
     m.gradients += Bytes{4 * TreeTotal::workspace_size(grains, kChunk)};
   }
   m.activations = options.lanes * program.lane_memory();
@@ -110,29 +126,99 @@ Stepper::Memory Stepper::memory(const engine::Program& program, const optim::Opt
   return m;
 }
 
-std::vector<std::span<float>> Stepper::states() {
-  std::vector<std::span<float>> spans;
-  for (AlignedBuffer& state : states_) spans.push_back(state.floats());
-  return spans;
-}
-
 void Stepper::weights_changed() {
-  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
-  crew_.run([&](int lane) { program_.prepare_weights(shared, lane, lanes()); });
+  ++versions_;
+  settle();
 }
 
-std::span<const Stepper::Chunk> Stepper::strip(int lane) const {
-  const auto count = static_cast<int64_t>(chunks_.size());
-  const Range range = grains_of(lane, lanes(), count);
-  return std::span(chunks_).subspan(static_cast<size_t>(range.begin),
-                                    static_cast<size_t>(range.end - range.begin));
+void Stepper::load(const std::function<void()>& fill) {
+  if (team_.rank() == 0) fill();
+  if (team_.across() != nullptr && team_.local() == 0) {
+    team_.from_first(*team_.across(), std::as_writable_bytes(weights()), "receiving the model");
+    for (const std::span<float> state : states()) {
+      team_.from_first(*team_.across(), std::as_writable_bytes(state), "receiving the state");
+    }
+  }
+  team_.meet("receiving the model");
+  weights_changed();
+}
+
+void Stepper::collect() {
+  settle();
+  if (exchange_) exchange_->collect_states();
+  if (team_.size() > 1) team_.meet("collecting the model");
+}
+
+/// Units of preparation `index` are claimed by whoever comes by, in this worker or another of the
+/// host, and everybody goes on when all are made.
+void Stepper::prepare(size_t index) {
+  const auto units = static_cast<uint64_t>(preparations_[index].units);
+  const uint64_t end = versions_ * units;
+  const uint64_t begin = end - units;
+  const uint64_t block = std::max<uint64_t>(1, units / (4 * static_cast<uint64_t>(lanes_.lanes())));
+  Counter& claimed = node_->claimed[index];
+  Counter& made = node_->made[index];
+  for (uint64_t at = claimed.load(); at < end;) {
+    // A host without grains passes versions over.
+    const uint64_t to = at < begin ? begin : std::min(at + block, end);
+    if (!claimed.compare_exchange_weak(at, to)) continue;
+    if (at < begin) {
+      made.fetch_add(to - at, std::memory_order_release);
+      at = to;
+      continue;
+    }
+    const auto first = static_cast<int64_t>(at - begin);
+    program_.prepare(shared(), index, first, first + static_cast<int64_t>(to - at));
+    made.fetch_add(to - at, std::memory_order_release);
+    at = to;
+  }
+  await([&] { return made.load(std::memory_order_acquire) >= end; }, team_.deadline(),
+        [] { return "weights that another lane prepares"; });
+}
+
+void Stepper::prepare_layer(int64_t begin) {
+  for (size_t i = 0; i < preparations_.size(); ++i) {
+    if (preparations_[i].begin == begin) prepare(i);
+  }
+}
+
+void Stepper::settle() {
+  if (exchange_) exchange_->settle();
+  crew_.run([&](int) {
+    for (size_t i = 0; i < preparations_.size(); ++i) prepare(i);
+  });
+}
+
+/// The workers of this host wait for one another.
+void Stepper::meet() {
+  if (team_.locals() == 1) return;
+  ++meetings_;
+  node_->arrivals[static_cast<size_t>(team_.local())].store(meetings_, std::memory_order_release);
+  for (size_t i = 0; i < node_->arrivals.size(); ++i) {
+    await([&] { return node_->arrivals[i].load(std::memory_order_acquire) >= meetings_; },
+          team_.deadline(), [&] { return team_.name(team_.members(team_.node())[i]); });
+  }
+}
+
+template <class Work>
+void Stepper::each_of_strip(int lane, const Work& work) {
+  LaneState& state = *lane_states_[static_cast<size_t>(lane)];
+  const std::vector<Chunk>& chunks = updater_->chunks();
+  const int number = lanes_.first[static_cast<size_t>(team_.local())] + lane;
+  const GrainRange mine = part_of({0, static_cast<int64_t>(chunks.size())}, number, lanes_.lanes());
+  for (auto i = static_cast<size_t>(mine.first); i < static_cast<size_t>(mine.last); ++i) {
+    work(i, total_->sum(chunks[i].begin, chunks[i].end, state.workspace.floats()));
+  }
 }
 
 void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
   LaneState& state = *lane_states_[static_cast<size_t>(lane)];
-  const Range range = grains_of(lane, lanes(), grains_);
+  const GrainRange range =
+      lanes_.ranges[static_cast<size_t>(lanes_.first[static_cast<size_t>(team_.local())] + lane)];
   state.sum->restart();
-  for (int64_t g = range.begin; g < range.end; ++g) {
+  state.waited = {};
+  Exchange::Passed passed;
+  for (int64_t g = range.first; g < range.last; ++g) {
     const GrainSource::Samples samples = source.get(step, g);
     const RangeSum::Target target = state.sum->next();
     engine::GrainRun run;
@@ -144,18 +230,33 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
     run.gradient_scale = 1.0F / static_cast<float>(options_.batch);
     run.gradient = target.gradient;
     run.layer_by_layer = target.layer_by_layer;
-    double& norm2 = grain_norm2_[static_cast<size_t>(g)];
+    double& norm2 = node_->grain_norm2[static_cast<size_t>(g)];
     norm2 = 0;
+    if (g == range.first) {
+      run.before_layer = [&](int64_t begin, int64_t end) {
+        const Seconds before = now();
+        if (exchange_) exchange_->await_weights(begin, end);
+        state.waited += now() - before;
+        prepare_layer(begin);
+      };
+    }
+    run.on_loss = [&](const engine::GrainResult& result) {
+      node_->results[steps_ % 2][static_cast<size_t>(g)] = result;
+      if (exchange_) exchange_->loss_known();
+    };
     run.on_layer = [&](int64_t begin, int64_t end) {
       if (options_.measure_noise) {
         norm2 += parameter_norm2(target.gradient + (target.layer_by_layer ? 0 : begin), begin, end);
       }
       state.sum->layer_complete(begin, end);
+      if (exchange_ && g + 1 == range.last) passed = exchange_->passed(passed, begin, end);
     };
-    results_[static_cast<size_t>(g)] = state.lane->run(run);
+    state.lane->run(run);
     state.sum->grain_complete();
     source.release(step, g);
   }
+  const int64_t all = program_.arena().size();
+  if (exchange_ && range.size() > 0) exchange_->passed(passed, all, all);
 }
 
 /// Of the parameters among floats [begin, end) of the arena, whose gradients start at `gradient`.
@@ -170,75 +271,55 @@ double Stepper::parameter_norm2(const float* gradient, int64_t begin, int64_t en
 
 double Stepper::mean_grain_norm2() const {
   // A grain's part is its mean gradient times its share of the batch, 1 / grains.
-  const double sum = std::accumulate(grain_norm2_.begin(), grain_norm2_.end(), 0.0);
+  const double sum = std::accumulate(node_->grain_norm2.begin(), node_->grain_norm2.end(), 0.0);
   return sum * static_cast<double>(grains_);
 }
 
-const float* Stepper::total(const Chunk& chunk, std::span<float> workspace) const {
-  return total_->sum(chunk.begin, chunk.end, workspace);
+/// What everybody's grains and votes come to.
+void Stepper::add_up(StepResult& result) const {
+  if (options_.measure_noise) result.grain_norm2 = mean_grain_norm2();
+  int64_t correct = 0;
+  for (const engine::GrainResult& r : node_->results[steps_ % 2]) {
+    result.loss += r.loss;
+    correct += r.correct;
+  }
+  result.loss /= static_cast<double>(options_.batch);
+  result.accuracy = static_cast<double>(correct) / static_cast<double>(options_.batch);
+  result.finite = std::isfinite(result.loss);
+  for (const Report& r : node_->reports[steps_ % 2]) result.vote = std::max(result.vote, r.vote);
 }
 
-void Stepper::sum_and_measure(int lane) {
-  LaneState& state = *lane_states_[static_cast<size_t>(lane)];
-  for (const Chunk& chunk : strip(lane)) {
-    const auto index = static_cast<size_t>(&chunk - chunks_.data());
-    const auto length = static_cast<size_t>(chunk.end - chunk.begin);
-    const float* sum = total(chunk, state.workspace.floats());
-    const bool parameter = program_.arena().tensors()[chunk.tensor].kind == engine::Kind::parameter;
-    chunk_gradient_norm2_[index] = parameter ? optim::squared_norm({sum, length}) : 0;
-    chunk_weight_norm2_[index] =
-        optim::squared_norm({weights_.floats().data() + chunk.begin, length});
-  }
+StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source, int64_t vote) {
+  node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote, 0};
+  const StepResult result = exchange_ ? step_between_hosts(step, learning_rate, source)
+                                      : step_on_host(step, learning_rate, source);
+  ++steps_;
+  if (result.finite) ++versions_;
+  return result;
 }
 
-optim::StepContext Stepper::context(int64_t step, double learning_rate) {
-  optim::StepContext c;
-  c.step = step;
-  c.learning_rate = learning_rate;
-  if (!measure_norms_) return c;
-  std::fill(gradient_norm2_.begin(), gradient_norm2_.end(), 0);
-  std::fill(weight_norm2_.begin(), weight_norm2_.end(), 0);
-  for (size_t i = 0; i < chunks_.size(); ++i) {
-    gradient_norm2_[chunks_[i].tensor] += chunk_gradient_norm2_[i];
-    weight_norm2_[chunks_[i].tensor] += chunk_weight_norm2_[i];
-  }
-  c.gradient_norm2 = gradient_norm2_;
-  c.weight_norm2 = weight_norm2_;
-  const double norm =
-      std::sqrt(std::accumulate(gradient_norm2_.begin(), gradient_norm2_.end(), 0.0));
-  if (options_.clip_norm > 0 && norm > options_.clip_norm) {
-    c.gradient_scale = options_.clip_norm / norm;
-  }
-  return c;
-}
-
-void Stepper::update_statistics(const Chunk& chunk, const float* sum) {
-  const float momentum = statistic_momentum_[chunk.tensor];
-  const float each = momentum / static_cast<float>(grains_);
-  float* running = weights_.floats().data();
-  for (int64_t i = chunk.begin; i < chunk.end; ++i) {
-    running[i] = (1 - momentum) * running[i] + each * sum[i - chunk.begin];
-  }
-}
-
-void Stepper::update_strip(int lane, const optim::StepContext& context) {
-  LaneState& state = *lane_states_[static_cast<size_t>(lane)];
-  for (const Chunk& chunk : strip(lane)) {
-    const float* sum = total(chunk, state.workspace.floats());
-    if (program_.arena().tensors()[chunk.tensor].kind != engine::Kind::parameter) {
-      update_statistics(chunk, sum);
-      continue;
-    }
-    optimizer_.update(context, segments_[chunk.tensor], static_cast<int64_t>(chunk.tensor),
-                      chunk.begin, chunk.end, weights_.floats().data(), sum, state_pointers_);
-  }
-}
-
-StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source) {
+StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, GrainSource& source) {
   StepResult result;
   const Seconds begin = now();
-  optim::StepContext shared_context;
-  const engine::Weights shared{weights_.floats().data(), prepared_.floats().data()};
+  exchange_->begin(step, learning_rate);
+  crew_.run([&](int lane) { run_grains(lane, step, source); });
+  result.computing = now() - begin;
+  for (const auto& state : lane_states_) result.waiting += state->waited;
+  result.waiting.value /= lanes();
+  exchange_->await_results();
+  add_up(result);
+  if (result.finite && updater_->measures()) {
+    result.gradient_norm = exchange_->await_norm();
+    result.finite = std::isfinite(result.gradient_norm);
+  }
+  exchange_->end(result.finite);
+  return result;
+}
+
+StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource& source) {
+  StepResult result;
+  const Seconds begin = now();
+  optim::StepContext context;
 
   // A lane that leaves early would keep the others waiting at the barrier for ever, so whatever
   // goes wrong is kept, everybody passes every barrier, and the errors are thrown at the end.
@@ -252,30 +333,16 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
     }
   };
   int stage = 0;
-  const auto add_up = [&] {
+  const auto together = [&] {
     ++stage;
+    if (stage == 1) result.computing = now() - begin;
+    meet();
     if (stage == 1) {
-      result.computing = now() - begin;
-      if (options_.measure_noise) result.grain_norm2 = mean_grain_norm2();
-      int64_t correct = 0;
-      for (const engine::GrainResult& r : results_) {
-        result.loss += r.loss;
-        correct += r.correct;
-      }
-      result.loss /= static_cast<double>(options_.batch);
-      result.accuracy = static_cast<double>(correct) / static_cast<double>(options_.batch);
-      result.finite = std::isfinite(result.loss);
-      if (!result.finite) return;
-      std::vector<HeldSum> held;
-      for (const auto& state : lane_states_) {
-        held.insert(held.end(), state->sum->held().begin(), state->sum->held().end());
-      }
-      total_ = std::make_unique<TreeTotal>(std::move(held), grains_);
-      if (!measure_norms_) shared_context = context(step, learning_rate);
-    } else if (stage == 2 && measure_norms_) {
-      shared_context = context(step, learning_rate);
-      result.gradient_norm =
-          std::sqrt(std::accumulate(gradient_norm2_.begin(), gradient_norm2_.end(), 0.0));
+      add_up(result);
+      if (result.finite && !updater_->measures()) context = updater_->context(step, learning_rate);
+    } else if (stage == 2 && updater_->measures()) {
+      context = updater_->context(step, learning_rate);
+      result.gradient_norm = updater_->gradient_norm();
       result.finite = std::isfinite(result.gradient_norm);
     }
   };
@@ -285,7 +352,7 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
   const auto between = [&]() noexcept {
     failed = any_error();
     if (failed) return;
-    guarded(errors.size() - 1, add_up);
+    guarded(errors.size() - 1, together);
     failed = any_error();
   };
   std::barrier barrier(lanes(), between);
@@ -295,15 +362,17 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
     guarded(own, [&] { run_grains(lane, step, source); });
     barrier.arrive_and_wait();
     if (failed || !result.finite) return;
-    if (measure_norms_) {
-      guarded(own, [&] { sum_and_measure(lane); });
+    if (updater_->measures()) {
+      guarded(own, [&] {
+        each_of_strip(lane, [&](size_t i, const float* sum) { updater_->measure(i, sum); });
+      });
       barrier.arrive_and_wait();
       if (failed || !result.finite) return;
     }
-    guarded(own, [&] { update_strip(lane, shared_context); });
+    guarded(own, [&] {
+      each_of_strip(lane, [&](size_t i, const float* sum) { updater_->update(i, sum, context); });
+    });
     barrier.arrive_and_wait();
-    if (failed) return;
-    guarded(own, [&] { program_.prepare_weights(shared, lane, lanes()); });
   });
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
@@ -315,9 +384,16 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
   const auto grain = static_cast<size_t>(program_.grain());
   const auto values = static_cast<size_t>(program_.graph().input_shape().size());
   const auto classes = static_cast<size_t>(program_.graph().classes());
-  std::vector<engine::GrainResult> results(static_cast<size_t>(grains));
-  std::atomic<int64_t> next{0};
-  std::atomic<int64_t> samples{0};
+  struct Evaluated {
+    engine::GrainResult result;
+    int64_t samples = 0;
+  };
+  settle();
+  const int64_t most = (grains + team_.size() - 1) / team_.size();
+  const GrainRange mine{std::min(grains, team_.rank() * most),
+                        std::min(grains, (team_.rank() + 1) * most)};
+  std::vector<Evaluated> own(static_cast<size_t>(most));
+  std::atomic<int64_t> next{mine.first};
   crew_.run([&](int lane) {
     LaneState& state = *lane_states_[static_cast<size_t>(lane)];
     if (state.inputs.empty()) {
@@ -325,14 +401,13 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
       state.labels.resize(grain);
       state.output.resize(grain * classes);
     }
-    for (int64_t g = next.fetch_add(1); g < grains; g = next.fetch_add(1)) {
+    for (int64_t g = next.fetch_add(1); g < mine.last; g = next.fetch_add(1)) {
       const int64_t real = fill(g, state.inputs.floats().first(grain * values), state.labels);
       engine::GrainRun run;
       run.input = state.inputs.floats().data();
       run.labels = state.labels.data();
       run.training = false;
-      results[static_cast<size_t>(g)] = state.lane->run(run);
-      samples += real;
+      own[static_cast<size_t>(g - mine.first)] = {state.lane->run(run), real};
       if (output) {
         state.lane->output(state.output);
         output(g, std::span<const float>(state.output).first(static_cast<size_t>(real) * classes));
@@ -341,11 +416,15 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
   });
   EvalResult total;
   int64_t correct = 0;
-  for (const engine::GrainResult& r : results) {
-    total.loss += r.loss;
-    correct += r.correct;
+  for (const auto& bytes : team_.gather(std::as_bytes(std::span(own)), "evaluating")) {
+    std::vector<Evaluated> part(own.size());
+    std::memcpy(part.data(), bytes.data(), bytes.size());
+    for (const Evaluated& e : part) {
+      total.loss += e.result.loss;
+      correct += e.result.correct;
+      total.samples += e.samples;
+    }
   }
-  total.samples = samples;
   if (total.samples > 0) {
     total.loss /= static_cast<double>(total.samples);
     total.accuracy = static_cast<double>(correct) / static_cast<double>(total.samples);

@@ -1,6 +1,9 @@
 #pragma once
-// One worker's training step: its lanes run the grains of a batch, the gradients are summed in the
-// fixed order of the tree, and every lane updates its strip of the arena.
+// A worker's training step: its lanes run its share of the grains of a batch, the gradients of all
+// workers are summed in the fixed order of the tree, and everybody updates a strip of the arena.
+//
+// Workers of one host act like lanes of one larger worker: they see one model in shared memory,
+// meet, and each lane updates its strip. Between hosts an Exchange does the same beside the lanes.
 
 #include <cstdint>
 #include <functional>
@@ -13,7 +16,11 @@
 #include "convoy/engine/crew.hpp"
 #include "convoy/engine/program.hpp"
 #include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/exchange.hpp"
 #include "convoy/sync/gradient_tree.hpp"
+#include "convoy/sync/node_state.hpp"
+#include "convoy/sync/team.hpp"
+#include "convoy/sync/updater.hpp"
 
 namespace convoy::sync {
 
@@ -35,9 +42,11 @@ struct StepperOptions {
   int lanes = 1;
   std::vector<int> cores;  ///< where lanes are pinned; may be empty
   uint64_t seed = 1;
-  bool decay_all = true;       ///< weight decay on biases and batch norm, too
-  double clip_norm = 0;        ///< 0: off
-  bool measure_noise = false;  ///< also the norms of the grains' own gradients
+  bool decay_all = true;        ///< weight decay on biases and batch norm, too
+  double clip_norm = 0;         ///< 0: off
+  bool measure_noise = false;   ///< also the norms of the grains' own gradients; on one host
+  std::vector<int64_t> shares;  ///< grains of each worker, by rank; empty: equal
+  ExchangeOptions exchange;
 };
 
 struct StepResult {
@@ -47,7 +56,9 @@ struct StepResult {
   /// Mean over the grains of |gradient|², each the mean over its own samples; only with
   /// StepperOptions::measure_noise.
   double grain_norm2 = 0;
-  Seconds computing;  ///< until the last lane had run its grains
+  Seconds computing;  ///< until the last lane of this worker had run its grains
+  Seconds waiting;    ///< of its lanes for weights, on average
+  int64_t vote = 0;   ///< the largest of all workers' votes
   /// False: the loss, or the gradient's norm where it is measured (clipping, LARS), was NaN or
   /// infinite, and nothing was updated.
   bool finite = true;
@@ -61,23 +72,32 @@ struct EvalResult {
 
 class Stepper {
  public:
+  /// Collective over the team, which must outlive it; without one the worker is alone.
   Stepper(const engine::Program& program, const optim::Optimizer& optimizer,
-          const StepperOptions& options);
+          const StepperOptions& options, const Team& team = alone());
   ~Stepper();
 
-  /// The arena (weights and running statistics) and the optimizer's arenas. After writing to the
-  /// weights call weights_changed().
-  std::span<float> weights() { return weights_.floats(); }
-  std::span<const float> weights() const { return weights_.floats(); }
-  std::vector<std::span<float>> states();
+  /// The arena (weights and running statistics) and the optimizer's arenas, of the host. After
+  /// writing to the weights call weights_changed(). With several workers use load().
+  std::span<float> weights() { return node_->model.weights; }
+  std::span<const float> weights() const { return node_->model.weights; }
+  const std::vector<std::span<float>>& states() { return node_->model.states; }
   void weights_changed();
+  /// Collective: worker 0 calls `fill`, which writes weights and states, and all have them.
+  void load(const std::function<void()>& fill);
+  /// Collective: after it, worker 0 sees all weights and states, and may read them until its next
+  /// step.
+  void collect();
 
-  /// Step number `step` (it keys the random streams) with this learning rate.
-  StepResult step(int64_t step, double learning_rate, GrainSource& source);
+  /// Step number `step` (it keys the random streams) with this learning rate. Collective. The
+  /// result is the same for all workers, but for the times. Weights may still be on their way when
+  /// it returns.
+  StepResult step(int64_t step, double learning_rate, GrainSource& source, int64_t vote = 0);
 
   /// Forward passes over `grains` grains in evaluation mode. fill(index, inputs, labels) prepares
   /// grain `index` and returns how many samples are real; output(index, logits), if given,
-  /// receives the network's output. Both are called from all lanes at once.
+  /// receives the network's output. Both are called from all lanes at once. Collective: every
+  /// worker runs a part of the grains, and all get the same result.
   using Fill = std::function<int64_t(int64_t, std::span<float>, std::span<int32_t>)>;
   using Output = std::function<void(int64_t, std::span<const float>)>;
   EvalResult evaluate(int64_t grains, const Fill& fill, const Output& output = nullptr);
@@ -86,8 +106,12 @@ class Stepper {
   std::vector<double> take_profile();
 
   int lanes() const { return crew_.lanes(); }
+  /// The grains that this worker runs.
+  const GrainRange& range() const { return range_; }
+  /// Time during which something was exchanged with other hosts.
+  Seconds exchanging() const { return exchange_ ? exchange_->busy() : Seconds{}; }
 
-  /// What a Stepper will allocate, item by item.
+  /// What a Stepper will allocate, item by item, if it is alone.
   struct Memory {
     Bytes weights, optimizer, gradients, activations, inputs;
     Bytes total() const { return weights + optimizer + gradients + activations + inputs; }
@@ -96,42 +120,45 @@ class Stepper {
                        const StepperOptions& options);
 
  private:
-  struct Chunk;
   struct LaneState;
 
+  static const Team& alone();
+  LaneTable lane_table(int lanes) const;
   void run_grains(int lane, int64_t step, GrainSource& source);
+  void prepare_layer(int64_t begin);
+  void prepare(size_t index);
+  void settle();
+  void meet();
+  void add_up(StepResult& result) const;
   double parameter_norm2(const float* gradient, int64_t begin, int64_t end) const;
   double mean_grain_norm2() const;
-  void sum_and_measure(int lane);
-  void update_strip(int lane, const optim::StepContext& context);
-  void update_statistics(const Chunk& chunk, const float* sum);
-  optim::StepContext context(int64_t step, double learning_rate);
-  const float* total(const Chunk& chunk, std::span<float> workspace) const;
-  std::span<const Chunk> strip(int lane) const;
+  StepResult step_on_host(int64_t step, double learning_rate, GrainSource& source);
+  StepResult step_between_hosts(int64_t step, double learning_rate, GrainSource& source);
+  template <class Work>
+  void each_of_strip(int lane, const Work& work);
+  engine::Weights shared() const { return {node_->model.weights.data(), node_->prepared.data()}; }
 
   const engine::Program& program_;
   const optim::Optimizer& optimizer_;
   StepperOptions options_;
+  const Team& team_;
   int64_t grains_;
-  bool measure_norms_;
+  std::vector<GrainRange> ranges_;  // by rank
+  GrainRange range_;
+  LaneTable lanes_;  // of the host
+  std::vector<engine::Program::Preparation> preparations_;
 
-  AlignedBuffer weights_;
-  AlignedBuffer prepared_;
-  std::vector<AlignedBuffer> states_;
-  std::vector<float*> state_pointers_;
-  std::vector<optim::Segment> segments_;   // by tensor of the arena
-  std::vector<float> statistic_momentum_;  // by tensor of the arena
-  std::vector<Chunk> chunks_;
-  std::vector<double> chunk_gradient_norm2_;
-  std::vector<double> chunk_weight_norm2_;
-  std::vector<double> gradient_norm2_;  // by tensor
-  std::vector<double> weight_norm2_;
-  std::vector<engine::GrainResult> results_;  // by grain
-  std::vector<double> grain_norm2_;           // by grain, of what it adds to the batch's gradient
-  std::unique_ptr<TreeTotal> total_;
+  std::unique_ptr<NodeMemory> memory_;
+  std::unique_ptr<NodeState> node_;
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<TreeTotal> total_;  // over this host
+  uint64_t steps_ = 0;
+  uint64_t versions_ = 0;  // of the weights
+  uint64_t meetings_ = 0;
 
   engine::Crew crew_;
   std::vector<std::unique_ptr<LaneState>> lane_states_;
+  std::unique_ptr<Exchange> exchange_;
 };
 
 }  // namespace convoy::sync

@@ -1,92 +1,134 @@
 #include "convoy/sync/tree_exchange.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "convoy/base/error.hpp"
-#include "convoy/base/memory.hpp"
 
 namespace convoy::sync {
 namespace {
 
 /// Values summed at a time: they stay in the first-level cache.
 constexpr int64_t kPiece = 2048;
+/// Tags within the collective's own.
+constexpr int kReduce = 0;
+constexpr int kBroadcast = 1;
+
+std::span<const std::byte> bytes_of(const float* values, int64_t count) {
+  return std::as_bytes(std::span(values, static_cast<size_t>(count)));
+}
+
+/// Copies a subtree's sum, which is held in parts.
+void add_up(const TreeTotal& held, TreeNode node, const comm::Strip& strip, int64_t grains,
+            std::span<float> to) {
+  std::vector<float> workspace(static_cast<size_t>(TreeTotal::workspace_size(grains, kPiece)));
+  for (int64_t at = strip.begin; at < strip.end; at += kPiece) {
+    const int64_t end = std::min(at + kPiece, strip.end);
+    std::copy_n(held.sum(node, at, end, workspace), end - at, to.data() + (at - strip.begin));
+  }
+}
 
 }  // namespace
 
-std::vector<GrainRange> ranges_of(std::span<const int64_t> shares) {
-  std::vector<GrainRange> ranges;
-  int64_t at = 0;
-  for (const int64_t share : shares) {
-    ranges.push_back({at, at + share});
-    at += share;
-  }
-  return ranges;
+TreeExchange::TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges,
+                           std::vector<comm::Strip> strips, int tag)
+    : c_(c), ranges_(std::move(ranges)), strips_(std::move(strips)), tag_(tag * comm::kTags) {
+  check(static_cast<int>(ranges_.size()) == c.size() && ranges_.size() == strips_.size(),
+        "grains and a strip for each rank");
+  grains_ = 0;
+  for (const GrainRange& range : ranges_) grains_ = std::max(grains_, range.last);
 }
 
-std::vector<TreeNode> subtrees(const GrainRange& range) {
-  std::vector<TreeNode> nodes;
-  for (int64_t at = range.first; at < range.last;) {
-    int level = 0;
-    while (at % (int64_t{2} << level) == 0 && at + (int64_t{2} << level) <= range.last) ++level;
-    nodes.push_back({level, at >> level});
-    at += int64_t{1} << level;
+Bytes TreeExchange::memory() const {
+  Bytes sum;
+  for (const auto* buffers : {&arrived_, &given_}) {
+    for (const AlignedBuffer& buffer : *buffers) sum += buffer.size();
   }
-  return nodes;
+  return sum;
 }
 
-comm::Task tree_part_reduce(comm::Communicator& c, const std::vector<GrainRange>& ranges,
-                            const std::vector<HeldSum>& held, int64_t begin, int64_t end,
-                            std::span<float> sum, int tag) {
-  const int ranks = c.size();
-  const int64_t count = end - begin;
-  const comm::Strip own = comm::strip_of(count, c.rank(), ranks);
-  check(static_cast<int64_t>(sum.size()) == own.size(), "the sum has the length of the strip");
-
-  comm::Requests requests;
-  std::vector<HeldSum> all;  // their values count from the strip's first
-  std::vector<AlignedBuffer> arrived;
+comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) {
+  const int ranks = c_.size();
+  const comm::Strip mine = own();
+  comm::Requests receives;
+  std::vector<HeldSum> all = held;
+  size_t arriving = 0;
   for (int r = 0; r < ranks; ++r) {
-    if (r == c.rank()) {
-      for (const HeldSum& h : held) all.push_back({h.node, h.values + begin + own.begin});
-      continue;
-    }
-    for (const TreeNode& node : subtrees(ranges[static_cast<size_t>(r)])) {
-      if (own.size() == 0) break;
-      arrived.push_back(AlignedBuffer::of_floats(own.size()));
-      all.push_back({node, arrived.back().floats().data()});
-      requests.add(c.receive(r, tag * comm::kTags, comm::bytes_of(arrived.back().floats())));
+    if (r == c_.rank() || mine.size() == 0) continue;
+    for (const TreeNode& node : subtrees(ranges_[static_cast<size_t>(r)])) {
+      if (arriving == arrived_.size()) arrived_.push_back(AlignedBuffer::of_floats(mine.size()));
+      const std::span<float> to =
+          arrived_[arriving++].floats().first(static_cast<size_t>(mine.size()));
+      all.push_back({node, to.data(), mine.begin});
+      receives.add(c_.receive(r, tag_ + kReduce, comm::bytes_of(to)));
     }
   }
+  const TreeTotal here(std::move(held), grains_);
+  const std::vector<TreeNode> nodes = subtrees(ranges_[static_cast<size_t>(c_.rank())]);
+  size_t made = 0;
   for (int step = 1; step < ranks; ++step) {
-    const int to = (c.rank() + step) % ranks;  // not all to the same at once
-    const comm::Strip strip = comm::strip_of(count, to, ranks);
-    if (strip.size() == 0) continue;
-    for (const HeldSum& h : held) {
-      requests.add(c.send(to, tag * comm::kTags,
-                          comm::bytes_of(std::span<const float>(
-                              h.values + begin + strip.begin, static_cast<size_t>(strip.size())))));
+    const int to = (c_.rank() + step) % ranks;  // not all to the same at once
+    const comm::Strip strip = strips_[static_cast<size_t>(to)];
+    if (strip.size() == 0 || nodes.empty()) continue;
+    const Bytes amount{4 * strip.size() * static_cast<int64_t>(nodes.size())};
+    co_await gate.enter(amount, priority);
+    comm::Requests sends;
+    for (const TreeNode& node : nodes) {
+      const float* values = nullptr;
+      if (here.holds(node)) {
+        values = here.sum(node, strip.begin, strip.end, {});
+      } else {
+        if (made == given_.size()) given_.push_back(AlignedBuffer::of_floats(strip.size()));
+        const std::span<float> room = given_[made++].floats();
+        add_up(here, node, strip, grains_, room);
+        values = room.data();
+      }
+      sends.add(c_.send(to, tag_ + kReduce, bytes_of(values, strip.size())));
     }
+    co_await std::move(sends);
+    gate.leave(amount);
   }
-  co_await std::move(requests);
+  co_await std::move(receives);
+  total_ = std::make_unique<TreeTotal>(std::move(all), grains_);
+}
 
-  const int64_t grains = ranges.back().last;
-  const TreeTotal total(std::move(all), grains);
-  std::vector<float> workspace(static_cast<size_t>(TreeTotal::workspace_size(grains, kPiece)));
-  for (int64_t at = 0; at < own.size(); at += kPiece) {
-    const int64_t to = std::min(at + kPiece, own.size());
-    std::copy_n(total.sum(at, to, workspace), to - at, sum.data() + at);
+comm::Task TreeExchange::give_strip(std::span<const float> arena, comm::Gate& gate, int priority) {
+  const std::span<const float> mine =
+      arena.subspan(static_cast<size_t>(own().begin), static_cast<size_t>(own().size()));
+  const Bytes amount{4 * own().size()};
+  for (int step = 1; step < c_.size() && !mine.empty(); ++step) {
+    co_await gate.enter(amount, priority);
+    co_await c_.send((c_.rank() + step) % c_.size(), tag_ + kBroadcast, std::as_bytes(mine));
+    gate.leave(amount);
   }
 }
 
-comm::Traffic tree_traffic(int rank, const std::vector<GrainRange>& ranges, int64_t count) {
-  const auto ranks = static_cast<int>(ranges.size());
+comm::Task TreeExchange::take_strips(std::span<float> arena) {
+  comm::Requests receives;
+  for (int r = 0; r < c_.size(); ++r) {
+    const comm::Strip strip = strips_[static_cast<size_t>(r)];
+    if (r == c_.rank() || strip.size() == 0) continue;
+    const std::span<float> to =
+        arena.subspan(static_cast<size_t>(strip.begin), static_cast<size_t>(strip.size()));
+    receives.add(c_.receive(r, tag_ + kBroadcast, comm::bytes_of(to)));
+  }
+  co_await std::move(receives);
+}
+
+comm::Traffic TreeExchange::traffic(int rank, const std::vector<GrainRange>& ranges,
+                                    const std::vector<comm::Strip>& strips) {
   const auto held = static_cast<int64_t>(subtrees(ranges[static_cast<size_t>(rank)]).size());
+  const int64_t own = strips[static_cast<size_t>(rank)].size();
   comm::Traffic t;
-  for (int to = 0; to < ranks; ++to) {
-    const int64_t values = comm::strip_of(count, to, ranks).size();
-    if (to == rank || values == 0) continue;
-    t.messages += held;
-    t.bytes += Bytes{4 * held * values};
+  const auto send = [&t](int64_t messages, int64_t values) {
+    if (values == 0) return;
+    t.messages += messages;
+    t.bytes += Bytes{4 * messages * values};
+  };
+  for (size_t to = 0; to < ranges.size(); ++to) {
+    if (static_cast<int>(to) == rank) continue;
+    send(held, strips[to].size());
+    send(1, own);
   }
   return t;
 }

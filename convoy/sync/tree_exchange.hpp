@@ -1,45 +1,65 @@
 #pragma once
 // The gradients of many workers, summed in the one order of the tree: bit for bit what one worker
-// would get. A worker holds whole subtrees of its run of grains; for each strip, its owner gets all
+// would get. A rank holds whole subtrees of its run of grains; for each strip, its owner gets all
 // subtrees' values and adds them up as the tree says.
 //
 //   6 grains, shares 3 and 3      rank 0 holds (1,0) and (0,2), rank 1 holds (0,3) and (1,2)
 //   strip of rank 0               rank 1 sends its two subtrees' values of that strip to rank 0
 //
 // A rank with h subtrees sends h·S·(N − 1)/N: as much as a ring where shares are whole subtrees
-// (h = 1), which equal shares of a power of two are.
+// (h = 1), which equal shares of a power of two are; and in one step instead of N − 1.
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "convoy/base/memory.hpp"
 #include "convoy/comm/collectives.hpp"
+#include "convoy/comm/gate.hpp"
 #include "convoy/sync/gradient_tree.hpp"
 
 namespace convoy::sync {
 
-/// Grains [first, last) of a batch: what a worker or a lane runs. May be empty.
-struct GrainRange {
-  int64_t first = 0;
-  int64_t last = 0;
-  int64_t size() const { return last - first; }
-  bool operator==(const GrainRange&) const = default;
+/// One bucket, exchanged between the ranks of a communicator again and again, step by step.
+class TreeExchange {
+ public:
+  /// `ranges`: the grains of each rank, which are all grains of a batch; `strips`: the arena floats
+  /// that each rank owns. A collective with this tag must not be under way twice.
+  TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges,
+               std::vector<comm::Strip> strips, int tag);
+
+  /// Brings the others' values of the own strip here, and this rank's to the others. `held` covers
+  /// this rank's grains and stays as it is until the task has ended. Sends pass through `gate`.
+  comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority);
+  /// After part_reduce: the sum over all ranks of floats [begin, end) of the own strip.
+  const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const {
+    return total_->sum(begin, end, workspace);
+  }
+  /// Part-broadcast, in two halves that run side by side: the own strip of `arena` goes to the
+  /// others, and theirs come here. The second one should start as soon as the arena may be written
+  /// to, whatever else is still missing: others' gates may be waiting for it.
+  comm::Task give_strip(std::span<const float> arena, comm::Gate& gate, int priority);
+  comm::Task take_strips(std::span<float> arena);
+
+  const comm::Strip& own() const { return strips_[static_cast<size_t>(c_.rank())]; }
+  int64_t grains() const { return grains_; }
+
+  /// What rank `rank` sends in a part-reduce and a part-broadcast.
+  static comm::Traffic traffic(int rank, const std::vector<GrainRange>& ranges,
+                               const std::vector<comm::Strip>& strips);
+  /// Memory for what arrives, and for subtrees that are held in parts.
+  Bytes memory() const;
+
+ private:
+  comm::Communicator& c_;
+  std::vector<GrainRange> ranges_;
+  std::vector<comm::Strip> strips_;
+  int tag_;
+  int64_t grains_;
+  std::vector<AlignedBuffer> arrived_;  // by subtree of the others
+  std::vector<AlignedBuffer> given_;    // sums that had to be made before they could be sent
+  std::unique_ptr<TreeTotal> total_;
 };
-
-/// The runs of grains that workers with these shares get, in the order of their ranks.
-std::vector<GrainRange> ranges_of(std::span<const int64_t> shares);
-
-/// The subtrees that make up a run of grains: as few as possible, left to right.
-std::vector<TreeNode> subtrees(const GrainRange& range);
-
-/// The sum over all workers of values [begin, end), a bucket, for this rank's strip of it.
-/// `ranges` has every rank's grains; `held` this rank's subtrees, whole arenas. `sum` takes the
-/// strip comm::strip_of(end − begin, rank, ranks). Everything must stay until the task has ended.
-comm::Task tree_part_reduce(comm::Communicator& c, const std::vector<GrainRange>& ranges,
-                            const std::vector<HeldSum>& held, int64_t begin, int64_t end,
-                            std::span<float> sum, int tag);
-
-/// What rank `rank` sends for a bucket of `count` values.
-comm::Traffic tree_traffic(int rank, const std::vector<GrainRange>& ranges, int64_t count);
 
 }  // namespace convoy::sync

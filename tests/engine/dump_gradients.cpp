@@ -133,7 +133,7 @@ void dump(const std::string& net, const std::string& path) {
   initialise(arena, kSeed, weights.floats());
   spread_batch_norm(program, weights.floats());
   const Weights shared{weights.floats().data(), prepared.floats().data()};
-  program.prepare_weights(shared, 0, 1);
+  program.prepare(shared);
 
   const train::NamedTensor input = random_input(graph.input_shape());
   std::vector<int32_t> labels;

@@ -89,7 +89,7 @@ class EngineNet {
       from_plain(t, std::vector<float>(v.begin(), v.end()), weights_.floats());
     }
     const Weights shared{weights_.floats().data(), prepared_.floats().data()};
-    program.prepare_weights(shared, 0, 1);
+    program.prepare(shared);
     lane = program.make_lane(shared);
   }
 

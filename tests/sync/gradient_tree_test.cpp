@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <memory>
 #include <set>
 #include <vector>
 
@@ -55,17 +54,20 @@ Values expected_total(int64_t grains) {
 
 /// The total when the grains are cut at `cuts` (0 first, the number of grains last).
 Values total_of(const std::vector<int64_t>& cuts) {
-  std::vector<std::unique_ptr<RangeSum>> ranges;
+  std::vector<Values> slots(cuts.size());
   std::vector<HeldSum> held;
   for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-    ranges.push_back(std::make_unique<RangeSum>(cuts[i], cuts[i + 1], kSize, kLargest));
+    const GrainRange range{cuts[i], cuts[i + 1]};
+    slots[i].resize(static_cast<size_t>(RangeSum::slots(range) * kSize));
+    RangeSum sum(range, kSize, kLargest, slots[i]);
     // Twice, as in two steps: the first must leave no trace.
     for (int round = 0; round < 2; ++round) {
-      ranges.back()->restart();
-      for (int64_t g = cuts[i]; g < cuts[i + 1]; ++g) run_grain(*ranges.back(), g);
+      sum.restart();
+      for (int64_t g = range.first; g < range.last; ++g) run_grain(sum, g);
     }
-    const auto& own = ranges.back()->held();
-    held.insert(held.end(), own.begin(), own.end());
+    for (const RangeSum::Kept& kept : RangeSum::kept(range)) {
+      held.push_back({kept.node, slots[i].data() + static_cast<int64_t>(kept.slot) * kSize});
+    }
   }
   const TreeTotal total(held, cuts.back());
   Values sum;
@@ -116,26 +118,40 @@ TEST(GradientTree, SumsInAnotherOrderThanALoop) {
 TEST(GradientTree, KeepsAboutLogTwoSumsAndSaysHowMuchTheyTake) {
   for (int64_t first : {0, 1, 3, 6, 8}) {
     for (int64_t count = 0; count <= 70; ++count) {
-      RangeSum sum(first, first + count, kSize, kLargest);
+      const GrainRange range{first, first + count};
+      Values room(static_cast<size_t>(RangeSum::slots(range) * kSize));
+      RangeSum sum(range, kSize, kLargest, room);
       std::set<const float*> slots;
       bool scratch = false;
-      for (int64_t g = first; g < first + count; ++g) {
-        // What the next grain gets must not be in use.
-        const std::vector<HeldSum> before = sum.held();
+      for (int64_t g = range.first; g < range.last; ++g) {
+        const std::vector<RangeSum::Kept> before = RangeSum::kept({first, g});
         const RangeSum::Target target = sum.next();
-        for (const HeldSum& h : before) ASSERT_NE(h.values, target.gradient);
+        // What the next grain gets must not be in use.
+        for (const RangeSum::Kept& k : before) {
+          ASSERT_NE(room.data() + static_cast<int64_t>(k.slot) * kSize, target.gradient);
+        }
         if (!target.layer_by_layer) slots.insert(target.gradient);
         scratch = scratch || target.layer_by_layer;
         sum.grain_complete();
       }
       const auto used = static_cast<int64_t>(slots.size());
-      EXPECT_EQ(RangeSum::memory(first, first + count, kSize, kLargest),
-                Bytes{4 * (used * kSize + (scratch ? kLargest : 0))});
+      EXPECT_EQ(RangeSum::slots(range), used);
+      EXPECT_EQ(RangeSum::scratch(range, kLargest), Bytes{scratch ? 4 * kLargest : 0});
       const int log2 = std::bit_width(static_cast<uint64_t>(count));
       EXPECT_LE(used, 2 * log2) << first << " + " << count;
       if (first == 0) {
         EXPECT_LE(used, log2) << count;
       }
+    }
+  }
+}
+
+TEST(Subtrees, AreThoseThatAWorkerKeeps) {
+  for (int64_t first = 0; first < 12; ++first) {
+    for (int64_t last = first; last < 20; ++last) {
+      std::vector<TreeNode> kept;
+      for (const RangeSum::Kept& k : RangeSum::kept({first, last})) kept.push_back(k.node);
+      EXPECT_EQ(subtrees({first, last}), kept) << first << " to " << last;
     }
   }
 }

@@ -1,0 +1,93 @@
+#include "convoy/comm/comm_thread.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace convoy::comm {
+
+CommThread::CommThread(Seconds deadline) : deadline_(deadline), thread_([this] { run(); }) {}
+
+CommThread::~CommThread() {
+  stop_ = true;
+  wake_.fetch_add(1);
+  wake_.notify_one();
+  thread_.join();
+  take_posts();
+}
+
+void CommThread::post(std::string what, std::function<Task()> make) {
+  posted_.fetch_add(1);
+  auto* post = new Post{std::move(what), std::move(make), top_.load(std::memory_order_relaxed)};
+  while (!top_.compare_exchange_weak(post->next, post, std::memory_order_release,
+                                     std::memory_order_relaxed)) {
+  }
+  wake_.fetch_add(1, std::memory_order_release);
+  wake_.notify_one();
+}
+
+void CommThread::rethrow() const {
+  if (failed()) std::rethrow_exception(error_);
+}
+
+void CommThread::take_posts() {
+  Post* post = top_.exchange(nullptr, std::memory_order_acquire);
+  Post* first = nullptr;
+  while (post != nullptr) {  // turned round: the first post first
+    Post* next = std::exchange(post->next, first);
+    first = std::exchange(post, next);
+  }
+  while (first != nullptr) {
+    const std::unique_ptr<Post> taken(std::exchange(first, first->next));
+    if (!stop_) running_.push_back({std::move(taken->what), taken->make(), now()});
+  }
+}
+
+bool CommThread::advance_all() {
+  bool ended = false;
+  for (auto it = running_.begin(); it != running_.end();) {
+    if (it->task.advance()) {
+      it = running_.erase(it);
+      ended_.fetch_add(1, std::memory_order_release);
+      ended = true;
+    } else {
+      ++it;
+    }
+  }
+  return ended;
+}
+
+void CommThread::run() {
+  // Between looks: short enough to keep a network busy, long enough to leave the core to a lane.
+  constexpr auto kPause = std::chrono::microseconds(20);
+  constexpr int kLooks = 8;
+  try {
+    int looks = 0;
+    while (!stop_) {
+      const uint64_t seen = wake_.load(std::memory_order_acquire);
+      take_posts();
+      if (running_.empty()) {
+        if (top_.load() == nullptr) wake_.wait(seen, std::memory_order_acquire);
+        continue;
+      }
+      const Seconds before = now();
+      const bool ended = advance_all();
+      looks = ended ? 0 : looks + 1;
+      if (looks > kLooks) std::this_thread::sleep_for(kPause);
+      const Seconds after = now();
+      busy_ns_.fetch_add(static_cast<int64_t>((after - before).value * 1e9));
+      if (!running_.empty() && after - running_.front().since > deadline_) {
+        const Running& late = running_.front();
+        throw TimeoutError(fmt::format("{} did not end within {}: still {}", late.what,
+                                       to_string(deadline_), late.task.describe()));
+      }
+    }
+  } catch (...) {
+    error_ = std::current_exception();
+    failed_.store(true, std::memory_order_release);
+  }
+  running_.clear();
+}
+
+}  // namespace convoy::comm

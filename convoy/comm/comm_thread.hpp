@@ -1,0 +1,70 @@
+#pragma once
+// The communication thread of a worker: drives any number of tasks (task.hpp) at once, fed from
+// other threads by a lock-free queue. It sleeps while there is nothing to do, and between looks at
+// what is under way, because the cores belong to the lanes.
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "convoy/base/units.hpp"
+#include "convoy/comm/task.hpp"
+
+namespace convoy::comm {
+
+class CommThread {
+ public:
+  /// A task that goes on for longer than `deadline` ends everything with a TimeoutError.
+  explicit CommThread(Seconds deadline);
+  /// Gives up what is under way.
+  ~CommThread();
+  CommThread(const CommThread&) = delete;
+  CommThread& operator=(const CommThread&) = delete;
+
+  /// From any thread: `make` is called on the communication thread, in the order of the posts, and
+  /// what it returns is driven to its end. `what` names it in messages.
+  void post(std::string what, std::function<Task()> make);
+
+  /// True when everything that was posted has ended.
+  bool idle() const { return ended_.load(std::memory_order_acquire) == posted_.load(); }
+  /// Throws what a task threw, if one did; the thread is of no use any more then.
+  void rethrow() const;
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Time during which something was under way.
+  Seconds busy() const { return {static_cast<double>(busy_ns_.load()) * 1e-9}; }
+
+ private:
+  struct Post {
+    std::string what;
+    std::function<Task()> make;
+    Post* next = nullptr;
+  };
+  struct Running {
+    std::string what;
+    Task task;
+    Seconds since;
+  };
+
+  void run();
+  void take_posts();
+  bool advance_all();
+
+  Seconds deadline_;
+  std::atomic<Post*> top_{nullptr};  // last one first
+  std::atomic<uint64_t> posted_{0};
+  std::atomic<uint64_t> ended_{0};
+  std::atomic<uint64_t> wake_{0};
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> failed_{false};
+  std::atomic<int64_t> busy_ns_{0};
+  std::exception_ptr error_;
+  std::list<Running> running_;
+  std::thread thread_;
+};
+
+}  // namespace convoy::comm

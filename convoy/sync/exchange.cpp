@@ -1,0 +1,349 @@
+#include "convoy/sync/exchange.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "convoy/base/error.hpp"
+
+namespace convoy::sync {
+namespace {
+
+/// Tags of the communicator across hosts; buckets follow.
+constexpr int kResults = 0;
+constexpr int kNorms = 1;
+constexpr int kStates = 2;
+constexpr int kBuckets = 3;
+
+/// Sends `own` to every other rank and takes theirs.
+comm::Task swap_all(comm::Communicator& c, int tag, std::span<const std::byte> own,
+                    std::vector<std::vector<std::byte>>& theirs) {
+  comm::Requests requests;
+  for (int r = 0; r < c.size(); ++r) {
+    if (r == c.rank()) continue;
+    requests.add(c.receive(r, tag * comm::kTags, theirs[static_cast<size_t>(r)]));
+    requests.add(c.send(r, tag * comm::kTags, own));
+  }
+  co_await std::move(requests);
+}
+
+template <class T>
+void append(std::vector<std::byte>& to, std::span<const T> values) {
+  const auto bytes = std::as_bytes(values);
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+template <class T>
+void take_front(std::span<const std::byte>& from, std::span<T> values) {
+  if (values.empty()) return;
+  std::memcpy(values.data(), from.data(), values.size_bytes());
+  from = from.subspan(values.size_bytes());
+}
+
+template <class T>
+std::span<T> part(std::span<T> all, const GrainRange& range) {
+  return all.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.size()));
+}
+
+}  // namespace
+
+Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes,
+                   int here, const std::vector<GrainRange>& ranges, const ExchangeOptions& options)
+    : team_(team),
+      updater_(updater),
+      node_(node),
+      lanes_(lanes),
+      here_(here),
+      held_(node.held(lanes, updater.arena().size())),
+      gate_(options.in_flight),
+      thread_(team.deadline()) {
+  for (int n = 0; n < team.nodes(); ++n) node_ranges_.push_back(team.node_range(ranges, n));
+  buckets_ = cut_into_buckets(updater.chunks(), updater.arena(), options.bucket);
+  workspace_.resize(
+      static_cast<size_t>(TreeTotal::workspace_size(node_ranges_.back().last, kChunk)));
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    done_.push_back(std::make_unique<std::atomic<int>>(0));
+    const std::vector<comm::Strip> all =
+        cut_into_strips(updater.chunks(), buckets_[b], team.channels() * team.nodes());
+    const auto first = static_cast<std::ptrdiff_t>(team.local() * team.nodes());
+    if (team.across() == nullptr) continue;
+    strips_.emplace_back(all.begin() + first, all.begin() + first + team.nodes());
+    trees_.push_back(std::make_unique<TreeExchange>(*team.across(), node_ranges_, strips_[b],
+                                                    kBuckets + static_cast<int>(b)));
+  }
+}
+
+void Exchange::await(const std::function<bool()>& holds,
+                     const std::function<std::string()>& what) const {
+  sync::await(
+      [&] {
+        thread_.rethrow();
+        return holds();
+      },
+      team_.deadline(), what);
+}
+
+void Exchange::begin(int64_t step, double learning_rate) {
+  at_ = {steps_, step, learning_rate};
+  node_.reported[0].fetch_add(1, std::memory_order_release);
+  if (team_.across() == nullptr) return;
+  if (team_.local() == 0) {
+    thread_.post(fmt::format("exchanging the results of step {}", step),
+                 [this, at = at_] { return exchange_results(at); });
+  }
+  if (here_ > 0) return;
+  // Without lanes that say what is complete, everything is.
+  await_sent();
+  for (size_t b = 0; b < buckets_.size(); ++b) post_bucket(b);
+}
+
+void Exchange::post_bucket(size_t bucket) {
+  thread_.post(fmt::format("step {}, bucket {} of {}", at_.step, bucket + 1, buckets_.size()),
+               [this, at = at_, bucket] { return exchange_bucket(at, bucket); });
+  if (updater_.measures() && bucket + 1 == buckets_.size()) {
+    thread_.post(fmt::format("exchanging the norms of step {}", at_.step),
+                 [this, at = at_] { return exchange_norms(at); });
+  }
+}
+
+void Exchange::await_weights(int64_t begin, int64_t end) const {
+  const uint64_t target = updates_ * static_cast<uint64_t>(team_.channels());
+  auto it = std::upper_bound(buckets_.begin(), buckets_.end(), begin,
+                             [](int64_t at, const Bucket& b) { return at < b.end; });
+  for (; it != buckets_.end() && it->begin < end; ++it) {
+    const auto b = static_cast<size_t>(it - buckets_.begin());
+    await(
+        [&] { return node_.ready[b].load(std::memory_order_acquire) >= target; },
+        [&] { return fmt::format("the new weights of bucket {} of {}", b + 1, buckets_.size()); });
+  }
+}
+
+void Exchange::await_sent() const {
+  const uint64_t target = steps_ * static_cast<uint64_t>(team_.channels());
+  await([&] { return node_.finished[0].load(std::memory_order_acquire) >= target; },
+        [] { return "the last step's gradients to be sent"; });
+}
+
+void Exchange::loss_known() const {
+  node_.reported[0].fetch_add(1, std::memory_order_release);
+  await_sent();
+}
+
+Exchange::Passed Exchange::passed(const Passed& from, int64_t begin, int64_t end) {
+  Passed now = from;
+  for (; now.completed < buckets_.size() && buckets_[now.completed].end <= end; ++now.completed) {
+    const size_t b = now.completed;
+    node_.completed[b].fetch_add(1, std::memory_order_release);
+    if (done_[b]->fetch_add(1) + 1 < here_) continue;
+    done_[b]->store(0);
+    if (team_.across() != nullptr) post_bucket(b);
+  }
+  for (; now.released < buckets_.size() && buckets_[now.released].end <= begin; ++now.released) {
+    node_.released[now.released].fetch_add(1, std::memory_order_release);
+  }
+  return now;
+}
+
+void Exchange::await_results() const {
+  await([&] { return node_.agreed[0].load(std::memory_order_acquire) > at_.index; },
+        [] { return "the results of other hosts"; });
+}
+
+double Exchange::await_norm() {
+  if (team_.across() != nullptr) {
+    await([&] { return contexts_.load(std::memory_order_acquire) > at_.index; },
+          [] { return "the gradient's norm"; });
+    return updater_.gradient_norm();
+  }
+  await([&] { return node_.measured[0].load(std::memory_order_acquire) >= channels_target(at_); },
+        [] { return "the gradient's norm"; });
+  updater_.context(at_.step, at_.learning_rate);
+  return updater_.gradient_norm();
+}
+
+void Exchange::end(bool updated) {
+  ++steps_;
+  if (updated) ++updates_;
+}
+
+void Exchange::settle() const {
+  await_sent();
+  if (!buckets_.empty()) await_weights(0, buckets_.back().end);
+}
+
+bool Exchange::finite(const Step& at) const {
+  const auto results = node_.results[at.index % 2];
+  return std::all_of(results.begin(), results.end(),
+                     [](const engine::GrainResult& r) { return std::isfinite(r.loss); });
+}
+
+comm::Task Exchange::exchange_bucket(Step at, size_t bucket) {
+  co_await comm::Until(
+      [this, at, bucket] {
+        return node_.completed[bucket].load(std::memory_order_acquire) >= lanes_target(at);
+      },
+      "waiting for other workers of this host");
+  comm::Tasks both;
+  both.add(take(at, bucket));
+  both.add(give(at, bucket));
+  co_await std::move(both);
+  if (updates(at)) node_.ready[bucket].fetch_add(1, std::memory_order_release);
+  if (++ended_ < buckets_.size()) co_return;
+  ended_ = 0;
+  node_.finished[0].fetch_add(1, std::memory_order_release);
+}
+
+/// After everything that could be not finite is known: whether there is an update.
+bool Exchange::updates(const Step& at) const {
+  return finite(at) && (!updater_.measures() || std::isfinite(updater_.gradient_norm()));
+}
+
+comm::Task Exchange::verdict(Step at) {
+  co_await comm::Until(
+      [this, at] { return node_.agreed[0].load(std::memory_order_acquire) > at.index; },
+      "waiting for the results of other hosts");
+  if (!finite(at) || !updater_.measures()) co_return;
+  co_await comm::Until([this, at] { return contexts_.load(std::memory_order_acquire) > at.index; },
+                       "waiting for the gradient's norm");
+}
+
+comm::Task Exchange::take(Step at, size_t bucket) {
+  co_await verdict(at);
+  if (!updates(at)) co_return;
+  co_await comm::Until(
+      [this, at, bucket] {
+        return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
+      },
+      "waiting for lanes that still read the weights");
+  co_await trees_[bucket]->take_strips(node_.model.weights);
+}
+
+comm::Task Exchange::give(Step at, size_t bucket) {
+  TreeExchange& tree = *trees_[bucket];
+  co_await tree.part_reduce(held_, gate_, priority(bucket));
+  const auto each_own = [this, bucket, &tree](const auto& work) {
+    each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
+      work(index, tree.sum(chunk.begin, chunk.end, workspace_));
+    });
+  };
+  if (updater_.measures()) {
+    each_own([this](size_t index, const float* sum) { updater_.measure(index, sum); });
+    ++summed_;
+  }
+  co_await verdict(at);
+  if (!updates(at)) co_return;
+  co_await comm::Until(
+      [this, at, bucket] {
+        return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
+      },
+      "waiting for lanes that still read the weights");
+  if (!updater_.measures()) context_ = updater_.context(at.step, at.learning_rate);
+  each_own([this](size_t index, const float* sum) { updater_.update(index, sum, context_); });
+  co_await tree.give_strip(node_.model.weights, gate_, priority(bucket));
+}
+
+template <class Visit>
+void Exchange::each_chunk(size_t bucket, int node, const Visit& visit) const {
+  const comm::Strip& strip = strips_[bucket][static_cast<size_t>(node)];
+  const std::vector<Chunk>& chunks = updater_.chunks();
+  for (size_t i = buckets_[bucket].first; i < buckets_[bucket].last; ++i) {
+    if (chunks[i].begin >= strip.begin && chunks[i].begin < strip.end) visit(i, chunks[i]);
+  }
+}
+
+comm::Task Exchange::exchange_results(Step at) {
+  const GrainRange& mine = node_ranges_[static_cast<size_t>(team_.node())];
+  const uint64_t target =
+      (at.index + 1) * (static_cast<uint64_t>(mine.size()) + static_cast<uint64_t>(team_.locals()));
+  co_await comm::Until(
+      [this, target] { return node_.reported[0].load(std::memory_order_acquire) >= target; },
+      "waiting for workers of this host");
+  const size_t turn = at.index % 2;
+  const auto visit = [&](int node, const auto& f) {
+    f(part(node_.results[turn], node_ranges_[static_cast<size_t>(node)]));
+    for (const int rank : team_.members(node)) {
+      f(node_.reports[turn].subspan(static_cast<size_t>(rank), 1));
+    }
+  };
+  std::vector<std::byte> own;
+  visit(team_.node(), [&own](auto values) {
+    append(own, std::span<const typename decltype(values)::value_type>(values));
+  });
+  std::vector<std::vector<std::byte>> theirs(static_cast<size_t>(team_.nodes()));
+  for (int n = 0; n < team_.nodes(); ++n) {
+    size_t size = 0;
+    visit(n, [&size](auto values) { size += values.size_bytes(); });
+    theirs[static_cast<size_t>(n)].resize(size);
+  }
+  co_await swap_all(*team_.across(), kResults, own, theirs);
+  for (int n = 0; n < team_.nodes(); ++n) {
+    if (n == team_.node()) continue;
+    std::span<const std::byte> from = theirs[static_cast<size_t>(n)];
+    visit(n, [&from](auto values) { take_front(from, values); });
+  }
+  node_.agreed[0].store(at.index + 1, std::memory_order_release);
+}
+
+comm::Task Exchange::exchange_norms(Step at) {
+  co_await comm::Until([this] { return summed_ == buckets_.size(); }, "waiting for sums");
+  summed_ = 0;
+  const auto each = [this](int node, const auto& f) {
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      each_chunk(b, node, [&](size_t index, const Chunk&) {
+        f(node_.model.gradient_norm2.subspan(index, 1));
+        f(node_.model.weight_norm2.subspan(index, 1));
+      });
+    }
+  };
+  std::vector<std::byte> own;
+  each(team_.node(), [&own](std::span<double> v) { append(own, std::span<const double>(v)); });
+  std::vector<std::vector<std::byte>> theirs(static_cast<size_t>(team_.nodes()));
+  for (int n = 0; n < team_.nodes(); ++n) {
+    size_t size = 0;
+    each(n, [&size](std::span<double> v) { size += v.size_bytes(); });
+    theirs[static_cast<size_t>(n)].resize(size);
+  }
+  co_await swap_all(*team_.across(), kNorms, own, theirs);
+  for (int n = 0; n < team_.nodes(); ++n) {
+    if (n == team_.node()) continue;
+    std::span<const std::byte> from = theirs[static_cast<size_t>(n)];
+    each(n, [&from](std::span<double> v) { take_front(from, v); });
+  }
+  node_.measured[0].fetch_add(1, std::memory_order_release);
+  co_await comm::Until(
+      [this, at] {
+        return node_.measured[0].load(std::memory_order_acquire) >= channels_target(at);
+      },
+      "waiting for the norms of other workers of this host");
+  context_ = updater_.context(at.step, at.learning_rate);
+  contexts_.store(at.index + 1, std::memory_order_release);
+}
+
+comm::Task Exchange::collect(std::span<float> state) {
+  comm::Communicator& c = *team_.across();
+  comm::Requests requests;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    for (int n = 1; n < team_.nodes(); ++n) {
+      const comm::Strip& strip = strips_[b][static_cast<size_t>(n)];
+      const std::span<float> values =
+          state.subspan(static_cast<size_t>(strip.begin), static_cast<size_t>(strip.size()));
+      if (values.empty()) continue;
+      if (team_.node() == 0)
+        requests.add(c.receive(n, kStates * comm::kTags, comm::bytes_of(values)));
+      if (team_.node() == n) requests.add(c.send(0, kStates * comm::kTags, std::as_bytes(values)));
+    }
+  }
+  co_await std::move(requests);
+}
+
+void Exchange::collect_states() {
+  settle();
+  if (team_.across() == nullptr) return;
+  for (const std::span<float> state : node_.model.states) {
+    comm::wait(collect(state), team_.deadline(), "collecting the optimizer's state");
+  }
+}
+
+}  // namespace convoy::sync

@@ -1,0 +1,131 @@
+#pragma once
+// Between hosts: gradients are exchanged bucket by bucket as the backward pass completes them, each
+// worker updates its strips, and the next forward pass starts layer by layer as weights arrive. A
+// communication thread does it all beside the lanes.
+//
+//   lanes          backward: bucket 0 … bucket 1 … bucket 2 | forward: bucket 2 … 1 … 0
+//   communication           0: reduce, update, broadcast
+//                                  2: reduce, update, broadcast     (needed first: overtakes 1)
+//                                                1: …
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "convoy/base/units.hpp"
+#include "convoy/comm/comm_thread.hpp"
+#include "convoy/comm/gate.hpp"
+#include "convoy/sync/buckets.hpp"
+#include "convoy/sync/node_state.hpp"
+#include "convoy/sync/team.hpp"
+#include "convoy/sync/tree_exchange.hpp"
+#include "convoy/sync/updater.hpp"
+
+namespace convoy::sync {
+
+struct ExchangeOptions {
+  Bytes bucket{int64_t{4} << 20};
+  /// What may be on its way from a worker at once.
+  Bytes in_flight{int64_t{8} << 20};
+};
+
+class Exchange {
+ public:
+  /// `lanes` are those of this host, `here` how many of them this worker has with grains, `ranges`
+  /// everybody's grains. Everything must outlive it.
+  Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes, int here,
+           const std::vector<GrainRange>& ranges, const ExchangeOptions& options);
+
+  const std::vector<Bucket>& buckets() const { return buckets_; }
+
+  /// A step begins, and this worker's report stands in the node's.
+  void begin(int64_t step, double learning_rate);
+
+  // ---- lanes of this worker, in this order
+  // --------------------------------------------------------
+  /// Waits until the weights of floats [begin, end) have arrived.
+  void await_weights(int64_t begin, int64_t end) const;
+  /// A grain's loss is in the node's results. Waits until gradients may be written again.
+  void loss_known() const;
+  /// Gradients of the floats before `end` are complete and, of those before `begin`, the weights
+  /// are no longer needed, in this lane. `from` is where it had got to before; returns where it is
+  /// now.
+  struct Passed {
+    size_t completed = 0;
+    size_t released = 0;
+  };
+  Passed passed(const Passed& from, int64_t begin, int64_t end);
+
+  // ---- the worker's main thread
+  // -------------------------------------------------------------------
+  /// Waits until everybody's results of the step are known.
+  void await_results() const;
+  /// Waits until all norms are known, and returns that of the whole gradient. Only if the updater
+  /// measures.
+  double await_norm();
+  /// The step is over for this worker; `updated` unless something was not finite.
+  void end(bool updated);
+  /// Waits until all weights are here and nothing is under way.
+  void settle() const;
+  /// Brings the optimizer's state, of which each worker has its strips, to the first host. Settled.
+  void collect_states();
+  /// Time during which something was under way.
+  Seconds busy() const { return thread_.busy(); }
+
+ private:
+  /// A step, as tasks see it that outlive the worker's part in it.
+  struct Step {
+    uint64_t index = 0;  // of this exchange
+    int64_t step = 0;
+    double learning_rate = 0;
+  };
+
+  void await(const std::function<bool()>& holds, const std::function<std::string()>& what) const;
+  void await_sent() const;
+  bool finite(const Step& at) const;
+  bool updates(const Step& at) const;
+  void post_bucket(size_t bucket);
+  comm::Task exchange_bucket(Step at, size_t bucket);
+  comm::Task verdict(Step at);
+  comm::Task give(Step at, size_t bucket);
+  comm::Task take(Step at, size_t bucket);
+  comm::Task exchange_results(Step at);
+  comm::Task exchange_norms(Step at);
+  comm::Task collect(std::span<float> state);
+  template <class Visit>
+  void each_chunk(size_t bucket, int node, const Visit& visit) const;
+  /// What the next forward pass needs first goes first.
+  int priority(size_t bucket) const { return -static_cast<int>(bucket); }
+  uint64_t lanes_target(const Step& at) const {
+    return (at.index + 1) * static_cast<uint64_t>(lanes_.active);
+  }
+  uint64_t channels_target(const Step& at) const {
+    return (at.index + 1) * static_cast<uint64_t>(team_.channels());
+  }
+
+  const Team& team_;
+  Updater& updater_;
+  NodeState& node_;
+  const LaneTable& lanes_;
+  int here_;
+  std::vector<GrainRange> node_ranges_;  // by host
+  std::vector<HeldSum> held_;            // by this host
+  std::vector<Bucket> buckets_;
+  std::vector<std::unique_ptr<TreeExchange>> trees_;     // by bucket; none if not a channel
+  std::vector<std::vector<comm::Strip>> strips_;         // by bucket and host, of this channel
+  std::vector<std::unique_ptr<std::atomic<int>>> done_;  // by bucket: lanes here, in this step
+  uint64_t steps_ = 0;
+  uint64_t updates_ = 0;
+  Step at_;
+
+  // Of the communication thread.
+  std::vector<float> workspace_;
+  optim::StepContext context_;
+  size_t summed_ = 0;  // buckets in this step
+  size_t ended_ = 0;   // buckets in this step
+  std::atomic<uint64_t> contexts_{0};
+  comm::Gate gate_;
+  comm::CommThread thread_;
+};
+
+}  // namespace convoy::sync

@@ -1,0 +1,58 @@
+#pragma once
+// Everything that the workers of a host see of each other: the model, the gradients' partial sums,
+// and the counters by which they wait for one another. One block of memory (team.hpp).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "convoy/engine/program.hpp"
+#include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/team.hpp"
+#include "convoy/sync/updater.hpp"
+
+namespace convoy::sync {
+
+/// What a worker tells all others in every step.
+struct Report {
+  int64_t vote = 0;      ///< the largest is everybody's (to stop, say)
+  double computing = 0;  ///< seconds that its grains took in the step before
+};
+
+/// The lanes of a host, worker by worker, and the grains of each.
+struct LaneTable {
+  std::vector<GrainRange> ranges;  ///< by lane of the host
+  std::vector<int> first;          ///< by local worker: its first lane
+  int active = 0;                  ///< lanes that have grains
+
+  int lanes() const { return static_cast<int>(ranges.size()); }
+};
+
+struct NodeState {
+  std::span<Counter> arrivals;   ///< by local worker: meetings it came to
+  std::span<Counter> completed;  ///< by bucket: lanes whose gradients are complete
+  std::span<Counter> released;   ///< by bucket: lanes that are done with the weights
+  std::span<Counter> ready;      ///< by bucket: channels that brought new weights
+  std::span<Counter> claimed;    ///< by preparation: units that somebody makes
+  std::span<Counter> made;       ///< by preparation: units that are made
+  std::span<Counter> reported;   ///< [0]: grains whose loss is known, and workers' reports
+  std::span<Counter> agreed;     ///< [0]: steps whose results are known from all hosts
+  std::span<Counter> measured;   ///< [0]: channels that know all norms
+  std::span<Counter> finished;   ///< [0]: channels that are done with a step
+  /// Of two steps in turn: a fast worker may be a step ahead of one that still reads.
+  std::span<engine::GrainResult> results[2];  ///< by grain of the batch
+  std::span<Report> reports[2];               ///< by rank
+  std::span<double> grain_norm2;              ///< by grain, of what it adds to the batch's gradient
+  ModelArrays model;
+  std::span<float> prepared;
+  std::vector<std::span<float>> slots;  ///< by lane of the host: its partial sums
+
+  /// Lays it out; with an empty carver it only counts.
+  NodeState(Carver& carver, const engine::Program& program, const optim::Optimizer& optimizer,
+            const LaneTable& lanes, int workers, int locals, int64_t grains);
+
+  /// What the lanes of the host hold when all grains are done.
+  std::vector<HeldSum> held(const LaneTable& lanes, int64_t arena) const;
+};
+
+}  // namespace convoy::sync
