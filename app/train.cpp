@@ -7,14 +7,18 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/text.hpp"
+#include "convoy/comm/mpi.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
+#include "convoy/train/agree.hpp"
 #include "convoy/train/trainer.hpp"
 
 #include "app/verbs.hpp"
+#include "app/worker.hpp"
 
 namespace convoy::app {
 namespace {
@@ -25,6 +29,8 @@ struct TrainArguments {
   std::string resume;
   std::vector<std::string> set;
   bool json = false;
+  std::string trace;
+  bool traced = false;
 };
 
 // The only global of the program: a signal handler can reach nothing else. The first signal asks
@@ -32,6 +38,9 @@ struct TrainArguments {
 std::atomic<int> g_signal{0};
 
 void on_signal(int number) {
+  // A launcher passes Ctrl-C and SIGTERM on as these, for mpirun would end the job at once.
+  if (number == SIGUSR1) number = SIGTERM;
+  if (number == SIGUSR2) number = SIGINT;
   g_signal = number;
   std::signal(number, SIG_DFL);
 }
@@ -47,23 +56,36 @@ std::string amount(Flops flops) {
 
 /// Whoever read the output may have gone away: no reason to end a training, so failures are
 /// ignored.
-void say(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+void say(std::FILE* out, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), out);
+  std::fflush(out);
 }
 
-void print_head(const train::Prepared& p, const std::filesystem::path& folder) {
+std::string describe_cores(const plan::Plan& plan) {
+  const std::string lanes = plural(plan.lanes, "lane");
+  return plan.cores.empty() ? lanes : fmt::format("{} on {}", lanes, fmt::join(plan.cores, ", "));
+}
+
+void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem::path& folder,
+                const sync::Team& team) {
   std::string batch;
   for (const std::string& line : p.batch_table) batch += "        " + line + "\n";
-  say(fmt::format("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
-                  p.graph.parameter_count(), amount(p.graph.training_flops())) +
-      fmt::format("data    {}: {} training and {} test images of {}, {} classes\n", p.job.data.kind,
-                  p.source.train->size(), p.source.test->size(),
-                  model::to_string(p.source.train->shape()), p.source.train->classes()) +
-      plan::describe(p.planned.plan) + batch + fmt::format("run     {}\n", folder.string()));
+  if (team.size() > 1) {
+    batch += fmt::format("team    {} on {}; this is {}, which runs {}\n",
+                         plural(team.size(), "worker"), plural(team.nodes(), "host"),
+                         team.name(team.rank()), describe_cores(p.planned.plan));
+  }
+  say(out, fmt::format("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
+                       p.graph.parameter_count(), amount(p.graph.training_flops())) +
+               fmt::format("data    {}: {} training and {} test images of {}, {} classes\n",
+                           p.job.data.kind, p.source.train->size(), p.source.test->size(),
+                           model::to_string(p.source.train->shape()), p.source.train->classes()) +
+               plan::describe(p.planned.plan) + batch +
+               fmt::format("run     {}\n", folder.string()));
 }
 
-void print_summary(const train::Summary& s, const train::Prepared& p, const train::RunFolder& run) {
+void print_summary(std::FILE* out, const train::Summary& s, const train::Prepared& p,
+                   const std::filesystem::path& folder) {
   std::string text =
       fmt::format("\n{}: {:.2f} epochs, {}, {} ({:.0f} images/s)\n", to_string(s.ending), s.epochs,
                   plural(s.steps, "step"), to_string(s.elapsed), s.images_per_second);
@@ -73,46 +95,141 @@ void print_summary(const train::Summary& s, const train::Prepared& p, const trai
   }
   text += fmt::format("memory {} at the peak ({} planned); lanes waited {} for data\n",
                       to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited));
-  std::vector<std::string> files;
-  for (const auto& file : {run.best_checkpoint(), run.last_checkpoint(), run.events()}) {
-    if (std::filesystem::exists(file))
-      files.push_back(file.lexically_relative(run.path()).string());
+  if (s.exchanging.value > 0) {
+    text += fmt::format("exchanging with other hosts took {}, of which lanes waited {}\n",
+                        to_string(s.exchanging), to_string(s.waited_for_weights));
   }
-  say(text + fmt::format("written to {} ({})\n", run.path().string(), join(files, ", ")));
+  std::vector<std::string> files;
+  for (const char* file :
+       {"checkpoints/best.safetensors", "checkpoints/last.safetensors", "events.jsonl", "logs"}) {
+    if (std::filesystem::exists(folder / file)) files.emplace_back(file);
+  }
+  say(out, text + fmt::format("written to {} ({})\n", folder.string(), join(files, ", ")));
 }
 
-int train_verb(const TrainArguments& a) {
-  const bool resume = !a.resume.empty();
-  if (!resume && a.job.empty()) refuse("train needs a job file, or --resume RUN");
-  if (resume && !a.run_folder.empty())
-    refuse("--resume names the run folder already; leave out --run");
-  const std::filesystem::path file =
-      a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
-  std::optional<train::RunFolder> resumed;
-  if (resume) resumed.emplace(train::RunFolder::resume(a.resume));
-  job::Job job = job::read_job(file, a.set);
-  if (resume && std::filesystem::exists(resumed->plan())) train::keep_plan(job, resumed->plan());
-  train::Prepared prepared = train::prepare_job(std::move(job), plan_options());
-  train::RunFolder run =
-      resume ? std::move(*resumed)
-             : train::RunFolder::create(
-                   a.run_folder.empty()
-                       ? train::default_run_folder(prepared.graph.name(), std::time(nullptr))
-                       : std::filesystem::path(a.run_folder));
-  std::signal(SIGPIPE, SIG_IGN);
-  if (!a.json) print_head(prepared, run.path());
+/// "5-9" are the steps from the fifth to the ninth.
+std::pair<int64_t, int64_t> steps_of(const std::string& text) {
+  const size_t dash = text.find('-');
+  try {
+    size_t used = 0;
+    const int64_t first = std::stoll(text.substr(0, dash), &used);
+    if (used != std::min(dash, text.size())) throw std::invalid_argument("");
+    const std::string rest = dash == std::string::npos ? text : text.substr(dash + 1);
+    const int64_t last = std::stoll(rest, &used);
+    if (used != rest.size() || first < 1 || last < first) throw std::invalid_argument("");
+    return {first - 1, last};
+  } catch (const std::logic_error&) {
+    refuse("--trace {}: expected steps such as 5-9, counted from 1", text);
+  }
+}
 
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  train::TrainOptions options;
-  options.resume = resume;
-  options.json = a.json;
-  options.stop = &g_signal;
-  const train::Summary summary = train::train(prepared, run, options);
-  if (!a.json) print_summary(summary, prepared, run);
-  if (summary.ending != train::Ending::signal) return 0;
-  if (!a.json) say(fmt::format("go on with: convoy train --resume {}\n", run.path().string()));
-  return 128 + g_signal;
+/// One worker's part in a training: all of it, if it is alone.
+class Sitting {
+ public:
+  Sitting(const TrainArguments& a, sync::Team& team) : a_(a), team_(team) {}
+
+  int run() {
+    std::signal(SIGPIPE, SIG_IGN);
+    train::together(team_, "reading the job", [&] { check_arguments(); });
+    job::Job job = read_job();
+    team_.set_deadline(Seconds{job.sync.deadline});
+    train::Prepared prepared = train::prepare_job(std::move(job), planning(), team_);
+    open_folder(prepared.graph.name());
+    if (!a_.json) print_head(out_, prepared, folder_, team_);
+
+    // mpirun passes on the first two, and ends the job by itself at the others.
+    for (const int number : {SIGUSR1, SIGUSR2, SIGINT, SIGTERM}) std::signal(number, on_signal);
+    train::TrainOptions options;
+    options.resume = resumes();
+    options.json = a_.json && team_.rank() == 0;
+    options.out = out_;
+    options.stop = &g_signal;
+    if (a_.traced) options.trace = steps_of(a_.trace);
+    const train::Summary summary = train::train(prepared, run_ ? &*run_ : nullptr, options, team_);
+    if (!a_.json) print_summary(out_, summary, prepared, folder_);
+    if (summary.ending != train::Ending::signal) return 0;
+    if (!a_.json)
+      say(out_, fmt::format("go on with: convoy train --resume {}\n", folder_.string()));
+    return 128 + summary.signal;
+  }
+
+  ~Sitting() {
+    if (out_ != stdout) std::fclose(out_);
+  }
+  Sitting(const Sitting&) = delete;
+  Sitting& operator=(const Sitting&) = delete;
+
+ private:
+  bool resumes() const { return !a_.resume.empty(); }
+
+  void check_arguments() const {
+    if (!resumes() && a_.job.empty()) refuse("train needs a job file, or --resume RUN");
+    if (resumes() && !a_.run_folder.empty()) {
+      refuse("--resume names the run folder already; leave out --run");
+    }
+  }
+
+  /// A new training's job is read by every worker, a resumed one's by the first, who has the
+  /// folder.
+  job::Job read_job() {
+    job::Job job;
+    train::together(team_, "reading the job", [&] {
+      if (resumes() && team_.rank() > 0) return;
+      if (resumes()) run_.emplace(train::RunFolder::resume(a_.resume));
+      const std::filesystem::path file = a_.job.empty()
+                                             ? std::filesystem::path(a_.resume) / "job.yaml"
+                                             : std::filesystem::path(a_.job);
+      job = job::read_job(file, a_.set);
+      if (run_ && std::filesystem::exists(run_->plan())) train::keep_plan(job, run_->plan());
+    });
+    if (!resumes() || team_.size() == 1) return job;
+    const std::string text =
+        team_.text_from_first(team_.rank() == 0 ? job::to_yaml(job) : "", "reading the job");
+    return team_.rank() == 0 ? job : job::parse_job(text, a_.resume);
+  }
+
+  /// Only the first shows its progress on the terminal.
+  plan::PlanOptions planning() const {
+    plan::PlanOptions options = plan_options();
+    if (team_.rank() > 0) options.progress = nullptr;
+    return options;
+  }
+
+  void open_folder(const std::string& model) {
+    train::together(team_, "making the run folder", [&] {
+      if (team_.rank() > 0 || run_) return;
+      run_.emplace(train::RunFolder::create(
+          a_.run_folder.empty() ? train::default_run_folder(model, std::time(nullptr))
+                                : std::filesystem::path(a_.run_folder)));
+    });
+    folder_ = team_.text_from_first(run_ ? run_->path().string() : "", "making the run folder");
+    train::together(team_, "opening the logs", [&] {
+      if (team_.rank() == 0) return;
+      const std::filesystem::path log = train::RunFolder::log(folder_, team_.rank());
+      std::filesystem::create_directories(log.parent_path());
+      out_ = std::fopen(log.c_str(), "a");
+      if (out_ == nullptr) {
+        out_ = stdout;
+        fail("cannot write {}", log.string());
+      }
+    });
+  }
+
+  const TrainArguments& a_;
+  sync::Team& team_;
+  std::optional<train::RunFolder> run_;  // of the first worker
+  std::filesystem::path folder_;
+  std::FILE* out_ = stdout;
+};
+
+int train_verb(const TrainArguments& a) {
+  if (!comm::started_by_launcher()) {
+    sync::Team team;
+    return Sitting(a, team).run();
+  }
+  comm::MpiSession session;
+  sync::Team team(session.world(), Seconds{60});
+  return as_worker(session, team, [&] { return Sitting(a, team).run(); });
 }
 
 }  // namespace
@@ -129,10 +246,18 @@ void add_train(CLI::App& app, Run& run) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   verb->add_flag("--json", a->json, "Print progress as JSON lines");
+  auto* trace = verb->add_option("--trace", a->trace,
+                                 "Write what every lane did in these steps of the sitting to "
+                                 "RUN/trace.json, for chrome://tracing (default: 5-9)");
+  trace->type_name("FROM-TO")->expected(0, 1)->default_str("5-9");
   verb->footer(
       "Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"
       "Ctrl-C or SIGTERM saves a checkpoint after the current step and stops.");
-  verb->callback([&run, a] { run = [a] { return train_verb(*a); }; });
+  verb->callback([&run, a, trace] {
+    a->traced = trace->count() > 0;
+    if (a->trace.empty()) a->trace = "5-9";
+    run = [a] { return train_verb(*a); };
+  });
 }
 
 }  // namespace convoy::app

@@ -100,6 +100,19 @@ CoreMap usable_cores() {
   return arrange_cores(allowed, cgroup::cpu_quota());
 }
 
+CoreMap part_of(const CoreMap& map, int part, int parts) {
+  if (parts <= 1) return map;
+  const int cores = std::max(1, map.physical);
+  CoreMap own;
+  own.may_pin = map.may_pin && parts <= cores;
+  const int first = parts <= cores ? cores * part / parts : part % cores;
+  const int last = parts <= cores ? cores * (part + 1) / parts : first + 1;
+  own.cores.assign(map.cores.begin() + first, map.cores.begin() + last);
+  own.physical = own.size();
+  if (map.quota) own.quota = *map.quota / parts;
+  return own;
+}
+
 bool pin_this_thread(int core) {
   if (core < 0) return false;
   const int bits = std::max(CPU_SETSIZE, core + 1);

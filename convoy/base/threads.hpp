@@ -38,6 +38,10 @@ CoreMap arrange_cores(const std::vector<LogicalCpu>& allowed, std::optional<doub
 /// What this process may use: its affinity mask (taskset, MPI binding, cpuset) and its quota.
 CoreMap usable_cores();
 
+/// The part of process `part` of `parts` that share `map`: whole physical cores. If there are more
+/// processes than cores, several get the same one, and nobody is pinned.
+CoreMap part_of(const CoreMap& map, int part, int parts);
+
 /// Binds the calling thread to one logical CPU; false if the system does not allow it.
 bool pin_this_thread(int core);
 

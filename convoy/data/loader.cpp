@@ -22,8 +22,9 @@ namespace {
 
 constexpr int64_t kLine = 16;  // floats of a cache line
 
+/// Those wanted here.
 int64_t grains_per_batch(const LoaderOptions& options) {
-  return options.batch / options.grain;
+  return options.last_grain - options.first_grain;
 }
 
 int64_t slot_count(const LoaderOptions& options) {
@@ -34,10 +35,14 @@ int64_t slot_floats(const LoaderOptions& options, model::Shape shape) {
   return (options.grain * shape.size() + kLine - 1) / kLine * kLine;
 }
 
-LoaderOptions checked(const LoaderOptions& options) {
+LoaderOptions checked(LoaderOptions options) {
   check(options.grain > 0 && options.batch > 0 && options.batch % options.grain == 0,
         "the grain divides the batch");
   check(options.threads > 0, "a loader has at least one thread");
+  if (options.last_grain == 0) options.last_grain = options.batch / options.grain;
+  check(options.first_grain >= 0 && options.first_grain < options.last_grain &&
+            options.last_grain <= options.batch / options.grain,
+        "a loader prepares grains of the batch");
   return options;
 }
 
@@ -105,9 +110,9 @@ struct TrainLoader::Ring {
   }
 
   int64_t number(int64_t step, int64_t grain) const {
-    check(step >= options.first_step && grain >= 0 && grain < grains,
+    check(step >= options.first_step && grain >= options.first_grain && grain < options.last_grain,
           "a lane asks for a grain of the stream");
-    return (step - options.first_step) * grains + grain;
+    return (step - options.first_step) * grains + (grain - options.first_grain);
   }
 
   Slot& slot_of(int64_t n) { return slots[static_cast<size_t>(n) % slots.size()]; }
@@ -153,7 +158,8 @@ struct TrainLoader::Ring {
   bool fill(const Slot& slot, int64_t n) {
     const Dataset& set = *source.train;
     const auto size = static_cast<size_t>(set.shape().size());
-    const int64_t first = options.first_step * options.batch + n * options.grain;
+    const int64_t step = options.first_step + n / grains;
+    const int64_t first = step * options.batch + (options.first_grain + n % grains) * options.grain;
     for (int64_t k = 0; k < options.grain; ++k) {
       if (stopped.load(std::memory_order_relaxed)) return false;
       const StreamSample which = stream_at(first + k, set.size(), options.seed);
@@ -178,10 +184,12 @@ struct TrainLoader::Ring {
     if (error) std::rethrow_exception(error);
     const int64_t holder = n - static_cast<int64_t>(slots.size());
     const bool held = slot.turn.load(std::memory_order_acquire) == holder + 1;
-    fail("the data loader has not delivered grain {} of step {} within {}{}", n % grains,
-         options.first_step + n / grains, to_string(options.deadline),
+    fail("the data loader has not delivered grain {} of step {} within {}{}",
+         options.first_grain + n % grains, options.first_step + n / grains,
+         to_string(options.deadline),
          held ? fmt::format(": its slot still holds grain {} of step {}, which was not released",
-                            holder % grains, options.first_step + holder / grains)
+                            options.first_grain + holder % grains,
+                            options.first_step + holder / grains)
               : "");
   }
 
@@ -229,7 +237,8 @@ Seconds TrainLoader::waited() const {
   return {static_cast<double>(ring_->waited_ns.load(std::memory_order_relaxed)) * 1e-9};
 }
 
-Bytes TrainLoader::memory(const LoaderOptions& options, model::Shape shape) {
+Bytes TrainLoader::memory(const LoaderOptions& given, model::Shape shape) {
+  const LoaderOptions options = checked(given);
   const auto slot = slot_floats(options, shape) * static_cast<int64_t>(sizeof(float)) +
                     options.grain * static_cast<int64_t>(sizeof(int32_t));
   return {slot_count(options) * slot};

@@ -24,6 +24,9 @@ struct Grain {
 struct LoaderOptions {
   int64_t batch = 0;
   int64_t grain = 0;  ///< divides the batch
+  /// The grains of each batch that are wanted here, [first, last); 0, 0: all.
+  int64_t first_grain = 0;
+  int64_t last_grain = 0;
   uint64_t seed = 1;
   int64_t first_step = 0;  ///< training: where the stream is taken up
   int threads = 1;
@@ -44,7 +47,7 @@ class TrainLoader {
   TrainLoader(const TrainLoader&) = delete;
   TrainLoader& operator=(const TrainLoader&) = delete;
 
-  /// Grain number `grain` (0 … batch/grain − 1) of step `step`. Waits if it is not ready; rethrows
+  /// Grain number `grain` (one of those wanted) of step `step`. Waits if it is not ready; rethrows
   /// an error of a loader thread; throws Error when the deadline passes. Inputs are aligned to 64
   /// bytes and stay valid until release().
   Grain get(int64_t step, int64_t grain);
@@ -54,7 +57,7 @@ class TrainLoader {
   Seconds waited() const;
 
   /// Memory that the ring of a loader with these options will take.
-  static Bytes memory(const LoaderOptions& options, model::Shape shape);
+  static Bytes memory(const LoaderOptions& given, model::Shape shape);
 
  private:
   struct Ring;

@@ -137,6 +137,24 @@ class CompiledLane final : public Lane {
 
 }  // namespace
 
+const char* to_string(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return "forward";
+    case Phase::backward_data:
+      return "backward data";
+    case Phase::backward_weights:
+      return "backward weights";
+    case Phase::backward_other:
+      return "backward";
+    case Phase::reorder:
+      return "reorder";
+    case Phase::border:
+      return "border";
+  }
+  return "";
+}
+
 Program::Program(const model::Graph& graph, const CompileOptions& options)
     : compiled_(std::make_unique<Compiled>(graph, options)) {
   compiled_->graph.check_complete();

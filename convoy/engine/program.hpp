@@ -38,6 +38,8 @@ struct CompileOptions {
 /// What an instruction does, for profiles and for counting.
 enum class Phase { forward, backward_data, backward_weights, backward_other, reorder, border };
 
+const char* to_string(Phase phase);
+
 /// One line of a Program, for people.
 struct InstructionInfo {
   model::LayerId layer = 0;

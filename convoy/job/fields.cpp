@@ -250,6 +250,23 @@ std::vector<Field> machine() {
       {.key = "sync.reproducible", .place = at<&Job::sync, &Sync::reproducible>,
        .help = "The same weights, bit for bit, on any number of workers and lanes (with one grain).",
        .also = {"deterministic"}},
+      {.key = "sync.shares", .place = at<&Job::sync, &Sync::shares>,
+       .help = "How many grains of each batch every worker runs, by rank.",
+       .more = "They must add up to the grains of a batch; 0 is legal. The weights are the same "
+               "whatever the shares.",
+       .unit = "grains", .range = from(0), .empty = "as equal as can be", .example = "[5, 3]"},
+      {.key = "sync.deadline", .place = at<&Job::sync, &Sync::deadline>,
+       .help = "The longest wait for another worker.",
+       .more = "When it passes, training ends with a message that names who is missing. It must be "
+               "longer than a step of the slowest worker.",
+       .range = above(0), .spelling = Spelling::duration, .also = {"timeout"}},
+      {.key = "sync.bucket", .place = at<&Job::sync, &Sync::bucket>,
+       .help = "How much of the gradient is exchanged between hosts as one.",
+       .more = "Small layers share a bucket, large ones are sliced.",
+       .zero = "auto"},
+      {.key = "sync.overlap", .place = at<&Job::sync, &Sync::overlap>,
+       .help = "Exchange gradients between hosts while the backward pass goes on.",
+       .more = "`false` is for comparing: everything is then exchanged between the passes."},
   };
 }
 // clang-format on

@@ -86,13 +86,14 @@ std::optional<Algorithms> read_algorithms(const std::string& wish, const model::
       return engine::wherever_possible(graph, grain, engine::select_kernels(), algorithm);
     }
   }
-  if (!std::filesystem::exists(wish)) {
+  const bool inline_plan = wish.find('\n') != std::string::npos;
+  if (!inline_plan && !std::filesystem::exists(wish)) {
     refuse("{}: '{}' is neither auto, nor an algorithm ({}), nor a plan file", kKey, wish,
            fmt::join(algorithm_names(), ", "));
   }
   Algorithms algorithms;
   try {
-    const YAML::Node map = YAML::LoadFile(wish)["algorithms"];
+    const YAML::Node map = (inline_plan ? YAML::Load(wish) : YAML::LoadFile(wish))["algorithms"];
     if (map && !map.IsMap()) refuse("{}: expected a map of layers as algorithms", wish);
     if (!map) refuse("{}: expected algorithms, found none", wish);
     for (const auto& entry : map) {

@@ -17,9 +17,10 @@ namespace convoy::plan {
 using Algorithms = std::map<model::LayerId, engine::ConvAlgorithms>;
 
 /// engine.algorithms of a job: "auto" (no value), the name of an algorithm (for every layer that it
-/// can do), or a plan file, whose `algorithms` map layers to a name or to {forward, backward-data,
-/// backward-weights}; layers that are not listed are direct. Throws InputError for a file that
-/// cannot be read and for an unknown layer or algorithm.
+/// can do), or a plan (a file, or its text, as workers get it from the first), whose `algorithms`
+/// map layers to a name or to {forward, backward-data, backward-weights}; layers that are not
+/// listed are direct. Throws InputError for a file that cannot be read and for an unknown layer or
+/// algorithm.
 std::optional<Algorithms> read_algorithms(const std::string& wish, const model::Graph& graph,
                                           int64_t grain);
 

@@ -66,7 +66,7 @@ Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source&
   loading.threads = static_cast<int>(job.data.threads);
   loading.augment = &job.data.augment;
   data::TrainLoader loader(source, loading);
-  LoaderSource grains(loader);
+  LoaderSource grains(&loader);
   const optim::ScheduleContext context = optim::schedule_context(job.train, samples);
 
   const auto total = static_cast<int64_t>(context.total_steps);

@@ -8,15 +8,16 @@ namespace convoy::plan {
 
 class LoaderSource final : public sync::GrainSource {
  public:
-  explicit LoaderSource(data::TrainLoader& loader) : loader_(loader) {}
+  /// Null for a worker without grains.
+  explicit LoaderSource(data::TrainLoader* loader) : loader_(loader) {}
   Samples get(int64_t step, int64_t grain) override {
-    const data::Grain g = loader_.get(step, grain);
+    const data::Grain g = loader_->get(step, grain);
     return {g.inputs.data(), g.labels.data()};
   }
-  void release(int64_t step, int64_t grain) override { loader_.release(step, grain); }
+  void release(int64_t step, int64_t grain) override { loader_->release(step, grain); }
 
  private:
-  data::TrainLoader& loader_;
+  data::TrainLoader* loader_;
 };
 
 }  // namespace convoy::plan

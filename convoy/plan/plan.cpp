@@ -31,6 +31,7 @@ constexpr int64_t kAmpleActivations = int64_t{512} << 20;
 constexpr int64_t kActivationsPerWeight = 4;
 constexpr int64_t kSmallestLeanGrain = 8;
 
+/// `lanes`: of all workers.
 int64_t auto_grain(int64_t batch, int lanes) {
   const int64_t most = std::clamp<int64_t>(batch / lanes, 1, kLargestAutoGrain);
   for (const int64_t d : divisors(batch)) {
@@ -76,6 +77,8 @@ class Planner {
       const Bytes asked{std::max<int64_t>(0, (job.engine.memory - before_).value)};
       limited_by_job_ = asked < limit_;
       limit_ = std::min(limit_, asked);
+    } else {
+      limit_ = Bytes{limit_.value / options.locals};
     }
   }
 
@@ -98,7 +101,8 @@ class Planner {
     Layout first;
     first.threads = wanted_threads();
     first.lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
-    first.grain = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, first.lanes);
+    first.grain = grain_pinned ? job_.engine.grain
+                               : auto_grain(job_.train.batch, first.lanes * options_.workers);
     Plan wanted = attempt(first);
     if (!grain_pinned) wanted = leaner(std::move(wanted), first);
     if (fits(wanted)) return finish(std::move(wanted), "");
@@ -162,7 +166,7 @@ class Planner {
     const std::string key = fmt::format(
         "step of {} {:016x}, {} of {}, algorithms {:016x}, {}", plan.model,
         model::fingerprint(graph_),
-        plural(measured_rounds(plan.batch, plan.grain, plan.lanes), "round"),
+        plural(measured_rounds(share(plan) * plan.grain, plan.grain, plan.lanes), "round"),
         to_string(layout_of(plan)),
         checksum({reinterpret_cast<const uint8_t*>(algorithms.data()), algorithms.size()}),
         job_.train.optimizer);
@@ -171,18 +175,26 @@ class Planner {
       if (options_.progress) {
         options_.progress(0, 1, fmt::format("steps with {}", to_string(layout_of(plan))));
       }
-      const StepTime time = measure_step(*planned.program, optimizer_, plan.stepper(job_.train));
+      sync::StepperOptions stepper = plan.stepper(job_.train);
+      stepper.batch = share(plan) * plan.grain;
+      const StepTime time = measure_step(*planned.program, optimizer_, stepper);
       if (options_.progress) options_.progress(1, 1, "");
       values = {time.round.value, time.update.value};
       known_->put(key, *values);
     }
-    return StepTime{{values->at(0)}, {values->at(1)}}.of(plan.batch, plan.grain, plan.lanes);
+    return StepTime{{values->at(0)}, {values->at(1)}}.of(share(plan) * plan.grain, plan.grain,
+                                                         plan.lanes);
   }
 
   /// Compiling has grown the process, too: kernels are generated at run time.
   bool fits(const Plan& plan) const {
     const Bytes grown{std::max<int64_t>(0, (resident_memory() - before_).value)};
     return plan.allocated() + grown <= limit_;
+  }
+
+  /// Grains of one worker, if not all have the same those of the busiest.
+  int64_t share(const Plan& plan) const {
+    return (plan.batch / plan.grain + options_.workers - 1) / options_.workers;
   }
 
   int wanted_threads() const {
@@ -222,15 +234,18 @@ class Planner {
     plan.model = graph_.name();
     plan.batch = batch;
     plan.grain = l.grain;
-    plan.lanes = static_cast<int>(std::min<int64_t>(l.lanes, batch / l.grain));
+    plan.workers = options_.workers;
+    plan.lanes = static_cast<int>(std::min<int64_t>(l.lanes, share(plan)));
     plan.threads_per_lane = l.threads;
     plan.isa = engine::select_kernels().isa;
     plan.before = before_;
     plan.limit = limit_;
-    plan.memory = sync::Stepper::memory(*program(l), optimizer_, plan.stepper(job_.train));
+    plan.memory =
+        sync::Stepper::memory(*program(l), optimizer_, plan.stepper(job_.train), share(plan));
     data::LoaderOptions loader;
     loader.batch = batch;
     loader.grain = l.grain;
+    loader.last_grain = share(plan);
     plan.loader = data::TrainLoader::memory(loader, graph_.input_shape());
     return plan;
   }
@@ -244,8 +259,9 @@ class Planner {
                           : fmt::format("{}, {} per lane", plural(cores_.physical, "usable core"),
                                         plural(plan.threads_per_lane, "thread"));
     if (plan.lanes < wanted) {
-      why += plan.lanes == plan.batch / plan.grain
-                 ? fmt::format(", but a batch has only {}", plural(plan.lanes, "grain"))
+      why += plan.lanes == share(plan)
+                 ? fmt::format(", but {} has only {}", options_.workers > 1 ? "a share" : "a batch",
+                               plural(plan.lanes, "grain"))
                  : ", but not enough memory for them";
     }
     return fmt::format("{}: {}", plural(plan.lanes, "lane"), why);
@@ -257,7 +273,7 @@ class Planner {
       return fmt::format("grain {}: largest divisor of batch {} that fits into memory", plan.grain,
                          plan.batch);
     }
-    if (plan.grain < auto_grain(plan.batch, plan.lanes)) {
+    if (plan.grain < auto_grain(plan.batch, plan.lanes * options_.workers)) {
       return fmt::format("grain {}: a larger one takes more memory and is no faster", plan.grain);
     }
     return fmt::format(
@@ -272,7 +288,7 @@ class Planner {
     plan.before = resident_memory();
     plan.reasons = {lanes_reason(plan), grain_reason(plan, !shortage.empty())};
     if (!shortage.empty()) plan.reasons.push_back(shortage);
-    plan.cores = cores_for(layout_of(plan));
+    plan.cores = cores_for(cores_, layout_of(plan));
     std::unique_ptr<engine::Program> chosen =
         given ? take(plan, *given, compile(layout_of(plan), *given)) : choose_algorithms(plan);
     plan.before = resident_memory();
@@ -280,9 +296,9 @@ class Planner {
   }
 
   /// Where lanes are pinned; empty if they are not.
-  std::vector<int> cores_for(const Layout& l) const {
-    if (!cores_.may_pin || l.lanes > cores_.size() || l.threads > 1) return {};
-    return {cores_.cores.begin(), cores_.cores.begin() + l.lanes};
+  static std::vector<int> cores_for(const CoreMap& cores, const Layout& l) {
+    if (!cores.may_pin || l.lanes > cores.size() || l.threads > 1) return {};
+    return {cores.cores.begin(), cores.cores.begin() + l.lanes};
   }
 
   std::unique_ptr<engine::Program> compile(const Layout& l, const Algorithms& algorithms) const {
@@ -297,7 +313,8 @@ class Planner {
                                         std::unique_ptr<engine::Program> compiled) const {
     plan.algorithms = algorithms;
     plan.algorithms_by_name = to_yaml(algorithms, graph_);
-    plan.memory = sync::Stepper::memory(*compiled, optimizer_, plan.stepper(job_.train));
+    plan.memory =
+        sync::Stepper::memory(*compiled, optimizer_, plan.stepper(job_.train), share(plan));
     return compiled;
   }
 
@@ -315,7 +332,7 @@ class Planner {
     }
     plan.profile = profile_convolutions(graph_, profiling(plan), *known_);
     const std::vector<Item> items =
-        items_of(plan.profile, graph_, plan.batch, plan.grain, plan.lanes);
+        items_of(plan.profile, graph_, share(plan) * plan.grain, plan.grain, plan.lanes);
     const Choice direct = tally(items, std::vector<size_t>(items.size(), 0), Workspace::shared);
     Bytes spare = limit_ - plan.allocated();
     constexpr int kTries = 3;
@@ -342,8 +359,9 @@ class Planner {
     ProfileOptions options;
     options.grain = plan.grain;
     options.threads_per_lane = plan.threads_per_lane;
-    options.lanes = std::max(1, cores_.physical / plan.threads_per_lane);
-    options.cores = cores_for({plan.grain, options.lanes, plan.threads_per_lane});
+    const CoreMap& host = options_.host ? *options_.host : cores_;
+    options.lanes = std::max(1, host.physical / plan.threads_per_lane);
+    options.cores = cores_for(host, {plan.grain, options.lanes, plan.threads_per_lane});
     options.exact = job_.engine.precision == "exact";
     options.memory = limit_;
     options.thorough = options_.thorough;
@@ -453,8 +471,10 @@ Planned make_plan(const job::Job& job, const model::Graph& graph, const optim::O
 
 std::string describe(const Plan& plan) {
   std::string text = fmt::format(
-      "plan    batch {} in {} of {} on {}{}\n", plan.batch,
-      plural(plan.batch / plan.grain, "grain"), plan.grain, plural(plan.lanes, "lane"),
+      "plan    batch {} in {} of {} on {}{}{}\n", plan.batch,
+      plural(plan.batch / plan.grain, "grain"), plan.grain,
+      plan.workers > 1 ? fmt::format("{} of ", plural(plan.workers, "worker")) : "",
+      plural(plan.lanes, "lane"),
       plan.threads_per_lane > 1 ? fmt::format(" of {} threads", plan.threads_per_lane) : "");
   if (plan.step.value > 0) {
     text.pop_back();
@@ -476,6 +496,7 @@ std::string to_yaml(const Plan& plan) {
   out << YAML::Key << "model" << YAML::Value << plan.model;
   out << YAML::Key << "batch" << YAML::Value << plan.batch;
   out << YAML::Key << "grain" << YAML::Value << plan.grain;
+  out << YAML::Key << "workers" << YAML::Value << plan.workers;
   out << YAML::Key << "lanes" << YAML::Value << plan.lanes;
   out << YAML::Key << "threads_per_lane" << YAML::Value << plan.threads_per_lane;
   out << YAML::Key << "cores" << YAML::Value << YAML::Flow << plan.cores;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,8 @@ struct Plan {
   std::string model;
   int64_t batch = 0;
   int64_t grain = 0;
-  int lanes = 1;
+  int workers = 1;
+  int lanes = 1;  ///< of each worker
   int threads_per_lane = 1;
   std::string isa;  ///< of our own kernels
   /// By layer; convolutions that are not listed are direct.
@@ -66,6 +68,13 @@ struct PlanOptions {
   bool predict = false;
   /// Measure all algorithms, also those that cannot be the fastest.
   bool thorough = false;
+  /// How many workers step together, and how many of them are on this host: the plan is for one of
+  /// them, with an equal share.
+  int workers = 1;
+  int locals = 1;
+  /// All cores of the host, on which algorithms are measured: what is chosen decides about the bits
+  /// of the result, and these shall not depend on the number of workers. None: those of the worker.
+  std::optional<CoreMap> host = std::nullopt;
 };
 
 /// A plan and the program compiled for it.

@@ -50,11 +50,13 @@ std::span<T> part(std::span<T> all, const GrainRange& range) {
 }  // namespace
 
 Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes,
-                   int here, const std::vector<GrainRange>& ranges, const ExchangeOptions& options)
+                   int here, const std::vector<GrainRange>& ranges, const ExchangeOptions& options,
+                   Trace* trace)
     : team_(team),
       updater_(updater),
       node_(node),
       lanes_(lanes),
+      trace_(trace),
       here_(here),
       held_(node.held(lanes, updater.arena().size())),
       gate_(options.in_flight),
@@ -222,7 +224,9 @@ comm::Task Exchange::take(Step at, size_t bucket) {
 
 comm::Task Exchange::give(Step at, size_t bucket) {
   TreeExchange& tree = *trees_[bucket];
+  Seconds begin = now();
   co_await tree.part_reduce(held_, gate_, priority(bucket));
+  trace(bucket, "reduce", begin);
   const auto each_own = [this, bucket, &tree](const auto& work) {
     each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
       work(index, tree.sum(chunk.begin, chunk.end, workspace_));
@@ -239,9 +243,19 @@ comm::Task Exchange::give(Step at, size_t bucket) {
         return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
       },
       "waiting for lanes that still read the weights");
+  begin = now();
   if (!updater_.measures()) context_ = updater_.context(at.step, at.learning_rate);
   each_own([this](size_t index, const float* sum) { updater_.update(index, sum, context_); });
+  trace(bucket, "update", begin);
+  begin = now();
   co_await tree.give_strip(node_.model.weights, gate_, priority(bucket));
+  trace(bucket, "broadcast", begin);
+}
+
+void Exchange::trace(size_t bucket, const char* what, Seconds begin) const {
+  if (trace_ == nullptr || !trace_->on()) return;
+  trace_->add(trace_->lanes(), Trace::Kind::exchange, fmt::format("bucket {} {}", bucket + 1, what),
+              begin, now());
 }
 
 template <class Visit>

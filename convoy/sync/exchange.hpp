@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "convoy/base/trace.hpp"
 #include "convoy/base/units.hpp"
 #include "convoy/comm/comm_thread.hpp"
 #include "convoy/comm/gate.hpp"
@@ -25,6 +26,8 @@ namespace convoy::sync {
 
 struct ExchangeOptions {
   Bytes bucket{int64_t{4} << 20};
+  /// False: gradients are exchanged when the backward pass is over, and waited for.
+  bool overlap = true;
   /// What may be on its way from a worker at once.
   Bytes in_flight{int64_t{8} << 20};
 };
@@ -34,7 +37,8 @@ class Exchange {
   /// `lanes` are those of this host, `here` how many of them this worker has with grains, `ranges`
   /// everybody's grains. Everything must outlive it.
   Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes, int here,
-           const std::vector<GrainRange>& ranges, const ExchangeOptions& options);
+           const std::vector<GrainRange>& ranges, const ExchangeOptions& options,
+           Trace* trace = nullptr);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
@@ -86,6 +90,7 @@ class Exchange {
   bool updates(const Step& at) const;
   void post_bucket(size_t bucket);
   comm::Task exchange_bucket(Step at, size_t bucket);
+  void trace(size_t bucket, const char* what, Seconds begin) const;
   comm::Task verdict(Step at);
   comm::Task give(Step at, size_t bucket);
   comm::Task take(Step at, size_t bucket);
@@ -107,6 +112,7 @@ class Exchange {
   Updater& updater_;
   NodeState& node_;
   const LaneTable& lanes_;
+  Trace* trace_;
   int here_;
   std::vector<GrainRange> node_ranges_;  // by host
   std::vector<HeldSum> held_;            // by this host

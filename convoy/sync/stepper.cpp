@@ -39,11 +39,6 @@ struct Stepper::LaneState {
   std::vector<float> output;
 };
 
-const Team& Stepper::alone() {
-  static const Team team;
-  return team;
-}
-
 /// Every worker of the host may have another number of lanes.
 LaneTable Stepper::lane_table(int lanes) const {
   const auto own = static_cast<int64_t>(lanes);
@@ -85,6 +80,10 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
   updater_ = std::make_unique<Updater>(program, optimizer, update, node_->model);
   total_ = std::make_unique<TreeTotal>(node_->held(lanes_, program.arena().size()), grains_);
 
+  for (const engine::InstructionInfo& info : program.instructions()) {
+    instruction_names_.push_back(fmt::format("{} {}", program.graph().layer(info.layer).name,
+                                             engine::to_string(info.phase)));
+  }
   lane_states_.resize(static_cast<size_t>(options.lanes));
   const auto first = static_cast<size_t>(lanes_.first[static_cast<size_t>(team.local())]);
   int here = 0;
@@ -102,21 +101,21 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
   });
   if (team.nodes() > 1) {
     exchange_ = std::make_unique<Exchange>(team, *updater_, *node_, lanes_, here, ranges_,
-                                           options.exchange);
+                                           options.exchange, options.trace);
   }
 }
 
 Stepper::~Stepper() = default;
 
 Stepper::Memory Stepper::memory(const engine::Program& program, const optim::Optimizer& optimizer,
-                                const StepperOptions& options) {
+                                const StepperOptions& options, int64_t share) {
   const int64_t arena = program.arena().size();
   const int64_t grains = options.batch / program.grain();
   Memory m;
   m.weights = {4 * (arena + program.prepared_size())};
   m.optimizer = {4 * arena * optimizer.state_arrays()};
   for (int lane = 0; lane < options.lanes; ++lane) {
-    const GrainRange range = part_of({0, grains}, lane, options.lanes);
+    const GrainRange range = part_of({0, share > 0 ? share : grains}, lane, options.lanes);
     m.gradients += Bytes{4 * RangeSum::slots(range) * arena};
     m.gradients += RangeSum::scratch(range, program.largest_layer());
     m.gradients += Bytes{4 * TreeTotal::workspace_size(grains, kChunk)};
@@ -236,7 +235,11 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
       run.before_layer = [&](int64_t begin, int64_t end) {
         const Seconds before = now();
         if (exchange_) exchange_->await_weights(begin, end);
-        state.waited += now() - before;
+        const Seconds after = now();
+        state.waited += after - before;
+        if (options_.trace != nullptr && exchange_) {
+          options_.trace->add(lane, Trace::Kind::wait, "weights", before, after);
+        }
         prepare_layer(begin);
       };
     }
@@ -249,14 +252,23 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
         norm2 += parameter_norm2(target.gradient + (target.layer_by_layer ? 0 : begin), begin, end);
       }
       state.sum->layer_complete(begin, end);
-      if (exchange_ && g + 1 == range.last) passed = exchange_->passed(passed, begin, end);
+      if (exchange_ && options_.exchange.overlap && g + 1 == range.last) {
+        passed = exchange_->passed(passed, begin, end);
+      }
     };
+    if (options_.trace != nullptr && options_.trace->on()) trace_instructions(lane, run);
     state.lane->run(run);
     state.sum->grain_complete();
     source.release(step, g);
   }
   const int64_t all = program_.arena().size();
   if (exchange_ && range.size() > 0) exchange_->passed(passed, all, all);
+}
+
+void Stepper::trace_instructions(int lane, engine::GrainRun& run) {
+  run.on_instruction = [this, lane](size_t index, Seconds begin, Seconds end) {
+    options_.trace->add(lane, Trace::Kind::compute, instruction_names_[index], begin, end);
+  };
 }
 
 /// Of the parameters among floats [begin, end) of the arena, whose gradients start at `gradient`.
@@ -313,6 +325,11 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
     result.finite = std::isfinite(result.gradient_norm);
   }
   exchange_->end(result.finite);
+  if (!options_.exchange.overlap) {
+    const Seconds before = now();
+    exchange_->settle();
+    result.waiting += now() - before;
+  }
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "convoy/base/memory.hpp"
+#include "convoy/base/trace.hpp"
 #include "convoy/base/units.hpp"
 #include "convoy/engine/crew.hpp"
 #include "convoy/engine/program.hpp"
@@ -47,6 +48,7 @@ struct StepperOptions {
   bool measure_noise = false;   ///< also the norms of the grains' own gradients; on one host
   std::vector<int64_t> shares;  ///< grains of each worker, by rank; empty: equal
   ExchangeOptions exchange;
+  Trace* trace = nullptr;  ///< gets what lanes and the exchange do
 };
 
 struct StepResult {
@@ -74,7 +76,7 @@ class Stepper {
  public:
   /// Collective over the team, which must outlive it; without one the worker is alone.
   Stepper(const engine::Program& program, const optim::Optimizer& optimizer,
-          const StepperOptions& options, const Team& team = alone());
+          const StepperOptions& options, const Team& team = Team::alone());
   ~Stepper();
 
   /// The arena (weights and running statistics) and the optimizer's arenas, of the host. After
@@ -111,20 +113,21 @@ class Stepper {
   /// Time during which something was exchanged with other hosts.
   Seconds exchanging() const { return exchange_ ? exchange_->busy() : Seconds{}; }
 
-  /// What a Stepper will allocate, item by item, if it is alone.
+  /// What a Stepper will allocate, item by item, with `share` grains (0: all). Between hosts the
+  /// exchange takes about as much as the weights on top.
   struct Memory {
     Bytes weights, optimizer, gradients, activations, inputs;
     Bytes total() const { return weights + optimizer + gradients + activations + inputs; }
   };
   static Memory memory(const engine::Program& program, const optim::Optimizer& optimizer,
-                       const StepperOptions& options);
+                       const StepperOptions& options, int64_t share = 0);
 
  private:
   struct LaneState;
 
-  static const Team& alone();
   LaneTable lane_table(int lanes) const;
   void run_grains(int lane, int64_t step, GrainSource& source);
+  void trace_instructions(int lane, engine::GrainRun& run);
   void prepare_layer(int64_t begin);
   void prepare(size_t index);
   void settle();
@@ -147,6 +150,7 @@ class Stepper {
   GrainRange range_;
   LaneTable lanes_;  // of the host
   std::vector<engine::Program::Preparation> preparations_;
+  std::vector<std::string> instruction_names_;  // for the trace
 
   std::unique_ptr<NodeMemory> memory_;
   std::unique_ptr<NodeState> node_;

@@ -52,6 +52,11 @@ comm::Task broadcast_task(comm::Communicator& c, std::span<std::byte> bytes) {
 
 }  // namespace
 
+const Team& Team::alone() {
+  static const Team team;
+  return team;
+}
+
 Team::Team(comm::Communicator& world, Seconds deadline)
     : world_(&world), rank_(world.rank()), deadline_(deadline) {
   members_.clear();
@@ -130,6 +135,28 @@ void Team::from_first(std::vector<std::byte>& bytes, const std::string& what) co
   from_first(*world_, std::as_writable_bytes(std::span(&length, 1)), what);
   bytes.resize(length);
   from_first(*world_, std::span(bytes), what);
+}
+
+std::string Team::text_from_first(const std::string& own, const std::string& what) const {
+  const auto bytes = std::as_bytes(std::span(own));
+  std::vector<std::byte> all(bytes.begin(), bytes.end());
+  from_first(all, what);
+  return {reinterpret_cast<const char*>(all.data()), all.size()};
+}
+
+std::vector<std::string> Team::gather_text(const std::string& own, const std::string& what) const {
+  const auto length = static_cast<uint64_t>(own.size());
+  std::vector<uint64_t> lengths;
+  for (const auto& bytes : gather(std::as_bytes(std::span(&length, 1)), what)) {
+    std::memcpy(&lengths.emplace_back(), bytes.data(), sizeof(uint64_t));
+  }
+  std::string padded = own;
+  padded.resize(*std::max_element(lengths.begin(), lengths.end()));
+  std::vector<std::string> all;
+  for (const auto& bytes : gather(std::as_bytes(std::span(padded)), what)) {
+    all.emplace_back(reinterpret_cast<const char*>(bytes.data()), lengths[all.size()]);
+  }
+  return all;
 }
 
 void Team::meet(const std::string& what) const {

@@ -25,6 +25,7 @@ class Team {
  public:
   /// One worker, alone.
   Team() = default;
+  static const Team& alone();
   /// Collective over all ranks of `world`, which must outlive it. No wait lasts longer than
   /// `deadline`.
   Team(comm::Communicator& world, Seconds deadline);
@@ -41,6 +42,7 @@ class Team {
   /// How many workers of each host take part in sums between hosts: as many as every host has.
   int channels() const { return channels_; }
   Seconds deadline() const { return deadline_; }
+  void set_deadline(Seconds deadline) { deadline_ = deadline; }
   /// "worker 3 (host b)".
   std::string name(int rank) const;
 
@@ -61,8 +63,11 @@ class Team {
   /// Everybody's bytes, by rank; collective. All bring the same number. `what` names the wait.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> own,
                                              const std::string& what) const;
+  /// Everybody's text, by rank; collective.
+  std::vector<std::string> gather_text(const std::string& own, const std::string& what) const;
   /// The bytes of rank 0 for everybody; collective. The others' vector is resized.
   void from_first(std::vector<std::byte>& bytes, const std::string& what) const;
+  std::string text_from_first(const std::string& own, const std::string& what) const;
   /// The same over the ranks of `c`, into memory that everybody has, `bytes` long.
   void from_first(comm::Communicator& c, std::span<std::byte> bytes, const std::string& what) const;
   /// Returns when all workers have come here.

@@ -1,10 +1,18 @@
+#include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include <fmt/ranges.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/text.hpp"
+#include "convoy/base/version.hpp"
 #include "convoy/data/loader.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
 #include "convoy/plan/batch.hpp"
+#include "convoy/train/agree.hpp"
 #include "convoy/train/trainer.hpp"
 
 namespace convoy::train {
@@ -28,46 +36,130 @@ model::Graph build_graph(const job::Job& job, const data::Source& source) {
   return graph;
 }
 
-Prepared prepare_job(job::Job job, const plan::PlanOptions& options) {
+namespace {
+
+/// This worker's part of the host's cores: those it was bound to, or, if nobody bound the host's
+/// workers, an equal part.
+CoreMap cores_of(const sync::Team& team, const CoreMap& usable) {
+  const std::vector<std::string> all = team.gather_text(
+      fmt::format("{}", fmt::join(usable.cores, ",")), "exchanging who has which cores");
+  const std::vector<int>& here = team.members(team.node());
+  const bool bound = std::any_of(here.begin(), here.end(), [&](int rank) {
+    return all[static_cast<size_t>(rank)] != all[static_cast<size_t>(team.rank())];
+  });
+  return bound ? usable : part_of(usable, team.local(), team.locals());
+}
+
+/// Of the job, and of what it names on this host.
+Fingerprint identity_of(const job::Job& job, const model::Graph& graph,
+                        const data::Source& source) {
+  Fingerprint all = fingerprint_of(job);
+  all["version"] = version();
+  all["hash of the model"] = fmt::format("{:016x}", model::fingerprint(graph));
+  all["fingerprint of the data"] = fmt::format("{:016x}", source.fingerprint);
+  all["instruction set"] = engine::select_kernels().isa;
+  return all;
+}
+
+void check_shares(const job::Job& job, const plan::Plan& plan, const sync::Team& team) {
+  const std::vector<int64_t>& shares = job.sync.shares;
+  if (shares.empty()) return;
+  const int64_t grains = plan.batch / plan.grain;
+  const int64_t sum = std::accumulate(shares.begin(), shares.end(), int64_t{0});
+  if (static_cast<int>(shares.size()) == team.size() && sum == grains) return;
+  refuse(
+      "sync.shares: [{}] are {} for {} in all; there are {}, and a batch of {} has {} of {} "
+      "samples",
+      fmt::join(shares, ", "), plural(static_cast<int64_t>(shares.size()), "share"),
+      plural(sum, "grain"), plural(team.size(), "worker"), plan.batch, plural(grains, "grain"),
+      plan.grain);
+}
+
+/// Takes over what the plan of another worker, or of the run, has for what the job leaves open.
+/// `algorithms` stands for the plan in the job.
+void keep_plan(job::Job& job, const YAML::Node& plan, const std::string& algorithms) {
+  if (job.engine.algorithms == "auto") job.engine.algorithms = algorithms;
+  if (job.train.batch == 0) job.train.batch = plan["batch"].as<int64_t>();
+  if (job.engine.threads_per_lane == 0 && plan["threads_per_lane"]) {
+    job.engine.threads_per_lane = plan["threads_per_lane"].as<int64_t>();
+  }
+  const auto grain = plan["grain"].as<int64_t>();
+  if (job.engine.grain == 0 && grain > 0 && job.train.batch % grain == 0) job.engine.grain = grain;
+}
+
+}  // namespace
+
+Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::Team& team) {
   if (!job.data.path.empty()) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
   }
-  data::Source source = data::open(job.data);
-  model::Graph graph = build_graph(job, source);
-  auto optimizer = optim::make_optimizer(job.train);
-  const CoreMap cores = usable_cores();
+  data::Source source;
+  std::optional<model::Graph> graph;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  plan::Planned planned;
   std::vector<std::string> batch_table;
-  if (job.train.batch == 0) {
-    const plan::BatchChoice choice =
-        plan::choose_batch(job, graph, source, *optimizer, cores, options);
-    job.train.batch = choice.batch;
-    batch_table = plan::describe(choice);
+  together(team, "opening the data", [&] {
+    source = data::open(job.data);
+    graph.emplace(build_graph(job, source));
+    optimizer = optim::make_optimizer(job.train);
+  });
+  compare(team, identity_of(job, *graph, source));
+  plan::PlanOptions options = given;
+  options.workers = team.size();
+  options.locals = team.locals();
+  options.host = usable_cores();
+  const CoreMap cores = cores_of(team, *options.host);
+  const auto plan_here = [&] {
+    if (job.train.batch == 0) {
+      const plan::BatchChoice choice =
+          plan::choose_batch(job, *graph, source, *optimizer, cores, options);
+      job.train.batch = choice.batch;
+      batch_table = plan::describe(choice);
+    }
+    optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
+    planned = plan::make_plan(job, *graph, *optimizer, cores, options);
+    std::vector<std::string>& reasons = planned.plan.reasons;
+    reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
+    check_shares(job, planned.plan, team);
+  };
+  together(team, "planning", [&] {
+    if (team.rank() == 0) plan_here();
+  });
+  const std::string plan =
+      team.text_from_first(team.rank() == 0 ? plan::to_yaml(planned.plan) : "", "planning");
+  together(team, "planning", [&] {
+    if (team.rank() == 0) return;
+    keep_plan(job, YAML::Load(plan), plan);
+    plan_here();
+  });
+  const int64_t idle = team.size() - planned.plan.batch / planned.plan.grain;
+  if (idle > 0) {
+    planned.plan.reasons.push_back(
+        fmt::format("{} of {} workers have nothing to do: a batch has only {}", idle, team.size(),
+                    plural(team.size() - idle, "grain")));
   }
-  optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
-  plan::Planned planned = plan::make_plan(job, graph, *optimizer, cores, options);
-  planned.plan.reasons.insert(planned.plan.reasons.begin(), batch_table.begin(), batch_table.end());
-  return {std::move(job),       std::move(source),  std::move(graph),
+  return {std::move(job),       std::move(source),  std::move(*graph),
           std::move(optimizer), std::move(planned), std::move(batch_table)};
 }
 
 void keep_plan(job::Job& job, const std::filesystem::path& plan) {
   const std::string file = plan.string();
-  if (job.engine.algorithms == "auto") job.engine.algorithms = file;
   try {
-    const YAML::Node saved = YAML::LoadFile(file);
-    if (job.train.batch == 0) job.train.batch = saved["batch"].as<int64_t>();
-    if (job.engine.threads_per_lane == 0 && saved["threads_per_lane"]) {
-      job.engine.threads_per_lane = saved["threads_per_lane"].as<int64_t>();
-    }
-    const auto grain = saved["grain"].as<int64_t>();
-    if (job.engine.grain == 0 && grain > 0 && job.train.batch % grain == 0) {
-      job.engine.grain = grain;
-    }
+    keep_plan(job, YAML::LoadFile(file), file);
   } catch (const YAML::Exception& error) {
     if (job.engine.grain > 0 && job.train.batch > 0) return;
     refuse("{}: no plan can be read from it ({}); name the run's grain by --set engine.grain=N",
            file, error.what());
   }
+}
+
+sync::StepperOptions stepper_options(const Prepared& p) {
+  sync::StepperOptions options = p.planned.plan.stepper(p.job.train);
+  const job::Sync& sync = p.job.sync;
+  options.shares = sync.shares;
+  if (sync.bucket.value > 0) options.exchange.bucket = sync.bucket;
+  options.exchange.overlap = sync.overlap;
+  return options;
 }
 
 Expected expected_tensors(const engine::Program& program, const optim::Optimizer& optimizer) {

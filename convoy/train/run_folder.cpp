@@ -134,6 +134,10 @@ RunFolder::~RunFolder() {
   if (lock_ >= 0) ::close(lock_);
 }
 
+fs::path RunFolder::log(const fs::path& folder, int rank) {
+  return folder / "logs" / fmt::format("worker-{}.log", rank);
+}
+
 void RunFolder::write_job(std::string_view yaml) const {
   write_atomically(job(), yaml);
 }

@@ -29,7 +29,10 @@ class RunFolder {
   std::filesystem::path job() const { return folder_ / "job.yaml"; }
   std::filesystem::path plan() const { return folder_ / "plan.yaml"; }
   std::filesystem::path events() const { return folder_ / "events.jsonl"; }
+  std::filesystem::path trace() const { return folder_ / "trace.json"; }
   std::filesystem::path last_checkpoint() const { return folder_ / "checkpoints/last.safetensors"; }
+  /// The log of a worker other than the first.
+  static std::filesystem::path log(const std::filesystem::path& folder, int rank);
   std::filesystem::path best_checkpoint() const { return folder_ / "checkpoints/best.safetensors"; }
 
   /// The resolved job, rerunnable; a folder with one is a run.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <span>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
@@ -12,6 +14,7 @@
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
 #include "convoy/plan/loader_source.hpp"
+#include "convoy/train/agree.hpp"
 #include "convoy/train/events.hpp"
 #include "convoy/train/progress.hpp"
 
@@ -48,16 +51,19 @@ bool all_finite(std::span<const float> values) {
 /// One sitting of a training.
 class Training {
  public:
-  Training(Prepared& prepared, RunFolder& folder, const TrainOptions& options)
+  Training(Prepared& prepared, RunFolder* folder, const TrainOptions& options,
+           const sync::Team& team)
       : p_(prepared),
         folder_(folder),
         options_(options),
+        team_(team),
         program_(*prepared.planned.program),
         plan_(prepared.planned.plan),
         samples_(prepared.source.train->size()),
-        stepper_(program_, *prepared.optimizer, plan_.stepper(prepared.job.train)),
-        events_(folder.events()),
+        trace_(plan_.lanes),
+        stepper_(program_, *prepared.optimizer, traced(stepper_options(prepared)), team),
         progress_(options.out, progress_mode(options.out, options.json)) {
+    if (folder_ != nullptr) events_.emplace(folder_->events());
     const job::Train& t = p_.job.train;
     context_ = optim::schedule_context(t, samples_);
     total_steps_ = static_cast<int64_t>(context_.total_steps);
@@ -71,27 +77,87 @@ class Training {
 
   Summary run() {
     restart_peak_memory();
-    // A run that ended before its first checkpoint starts again: the same training, bit for bit.
-    if (options_.resume && std::filesystem::exists(folder_.last_checkpoint())) {
-      resume();
-    } else {
-      engine::initialise(program_.arena(), p_.job.train.seed, stepper_.weights());
+    together(team_, "reading the checkpoint", [&] {
+      // A run that ended before its first checkpoint starts again: the same training, bit for bit.
+      if (folder_ != nullptr && options_.resume &&
+          std::filesystem::exists(folder_->last_checkpoint())) {
+        saved_.emplace(
+            load_checkpoint(folder_->last_checkpoint(), expected_tensors(program_, *p_.optimizer)));
+        refuse_other(saved_->at);
+      }
+    });
+    stepper_.load([&] {
+      if (saved_) {
+        resume(*saved_);
+      } else {
+        engine::initialise(program_.arena(), p_.job.train.seed, stepper_.weights());
+      }
+    });
+    saved_.reset();
+    share_standing();
+    if (folder_ != nullptr) {
+      folder_->write_job(job::to_yaml(p_.job));
+      folder_->write_plan(plan::to_yaml(plan_));
     }
-    stepper_.weights_changed();
-    folder_.write_job(job::to_yaml(p_.job));
-    folder_.write_plan(plan::to_yaml(plan_));
     write_start();
     started_ = now();
-    loop();
-    finish();
+    try {
+      loop();
+      finish();
+    } catch (const AgreedFailure&) {
+      throw;
+    } catch (const std::exception& error) {
+      // Who and when is what matters where several workers speak.
+      if (team_.size() == 1) throw;
+      throw Error(fmt::format("{}, step {}: {}", team_.name(team_.rank()), at_.step, error.what()));
+    }
     return summary_;
   }
 
  private:
-  void resume() {
-    const Checkpoint saved =
-        load_checkpoint(folder_.last_checkpoint(), expected_tensors(program_, *p_.optimizer));
-    refuse_other(saved.at);
+  sync::StepperOptions traced(sync::StepperOptions options) {
+    if (options_.trace) options.trace = &trace_;
+    return options;
+  }
+
+  /// Before the first and after the last step that is traced; collective.
+  void trace_steps() {
+    if (!options_.trace || trace_written_) return;
+    const bool ends = steps_here_ >= options_.trace->second || loop_over_;
+    if (!trace_.on() && !ends && steps_here_ >= options_.trace->first) {
+      team_.meet("starting the trace");
+      trace_.start();
+    } else if (trace_.on() && ends) {
+      stepper_.collect();
+      trace_.stop();
+      trace_written_ = true;
+      const std::vector<std::string> all = team_.gather_text(
+          trace_.json(team_.rank(), team_.name(team_.rank())), "collecting the trace");
+      if (folder_ != nullptr) write_atomically(folder_->trace(), trace_file(all));
+    }
+  }
+
+  /// Where worker 0 takes the training up, all do.
+  void share_standing() {
+    struct {
+      int64_t step, position, best_step, evals_since_best;
+      double best_metric, elapsed, best_saved;
+    } s{at_.step,        at_.position,      at_.best_step, at_.evals_since_best,
+        at_.best_metric, at_.elapsed.value, best_saved_};
+    if (team_.world() != nullptr) {
+      team_.from_first(*team_.world(), std::as_writable_bytes(std::span(&s, 1)), "starting");
+    }
+    at_.step = s.step;
+    at_.position = s.position;
+    at_.best_step = s.best_step;
+    at_.evals_since_best = s.evals_since_best;
+    at_.best_metric = s.best_metric;
+    at_.elapsed = {s.elapsed};
+    elapsed_before_ = at_.elapsed;
+    best_saved_ = s.best_saved;
+  }
+
+  void resume(const Checkpoint& saved) {
     restore_weights(saved, program_.arena(), stepper_.weights());
     const auto states = stepper_.states();
     const std::vector<std::string> names = p_.optimizer->state_names();
@@ -103,10 +169,9 @@ class Training {
       }
     }
     at_ = saved.at;
-    elapsed_before_ = saved.at.elapsed;
     best_saved_ = at_.best_metric;
-    if (std::filesystem::exists(folder_.best_checkpoint())) {
-      best_saved_ = std::max(best_saved_, saved_metric(folder_.best_checkpoint()));
+    if (std::filesystem::exists(folder_->best_checkpoint())) {
+      best_saved_ = std::max(best_saved_, saved_metric(folder_->best_checkpoint()));
     }
   }
 
@@ -127,7 +192,7 @@ class Training {
     if (differences.empty()) return;
     std::string list;
     for (const std::string& d : differences) list += "\n  " + d;
-    refuse("{} cannot be continued by this job:{}", folder_.last_checkpoint().string(), list);
+    refuse("{} cannot be continued by this job:{}", folder_->last_checkpoint().string(), list);
   }
 
   /// The step this sitting ends at, unless something stops it earlier.
@@ -136,31 +201,37 @@ class Training {
     return most > 0 ? std::min(most, total_steps_) : total_steps_;
   }
 
+  void write_event(std::string_view event, const nlohmann::json& fields) {
+    if (events_) events_->write(event, fields);
+  }
+
   void write_start() {
-    events_.write(options_.resume ? "resume" : "start",
-                  {{"version", version()},
-                   {"model", p_.graph.name()},
-                   {"parameters", p_.graph.parameter_count()},
-                   {"samples", samples_},
-                   {"batch", plan_.batch},
-                   {"grain", plan_.grain},
-                   {"lanes", plan_.lanes},
-                   {"threads_per_lane", plan_.threads_per_lane},
-                   {"step", at_.step},
-                   {"total_steps", total_steps_},
-                   {"planned_peak_bytes", plan_.peak().value},
-                   {"cpu", cpu_name()}});
+    write_event(options_.resume ? "resume" : "start", {{"version", version()},
+                                                       {"model", p_.graph.name()},
+                                                       {"parameters", p_.graph.parameter_count()},
+                                                       {"samples", samples_},
+                                                       {"batch", plan_.batch},
+                                                       {"grain", plan_.grain},
+                                                       {"workers", team_.size()},
+                                                       {"hosts", team_.nodes()},
+                                                       {"lanes", plan_.lanes},
+                                                       {"threads_per_lane", plan_.threads_per_lane},
+                                                       {"step", at_.step},
+                                                       {"total_steps", total_steps_},
+                                                       {"planned_peak_bytes", plan_.peak().value},
+                                                       {"cpu", cpu_name()}});
   }
 
   bool limit_reached() {
     const job::Train& t = p_.job.train;
-    if (options_.stop != nullptr && options_.stop->load() != 0) {
+    if (vote_ > 1) {
       summary_.ending = Ending::signal;
+      summary_.signal = static_cast<int>(vote_ - 1);
     } else if (at_.step >= total_steps_) {
       summary_.ending = Ending::finished;
     } else if (t.max_steps > 0 && at_.step >= t.max_steps) {
       summary_.ending = Ending::max_steps;
-    } else if (t.max_seconds > 0 && elapsed().value >= t.max_seconds) {
+    } else if (vote_ == 1) {
       summary_.ending = Ending::max_time;
     } else if (t.patience > 0 && at_.evals_since_best >= t.patience) {
       summary_.ending = Ending::early;
@@ -170,24 +241,39 @@ class Training {
     return true;
   }
 
+  /// What this worker would have all do after the step: 0 go on, 1 stop for the time is up, more:
+  /// stop for a signal came. All hear the same in the step's result, and so stop together.
+  int64_t own_vote() const {
+    if (options_.stop != nullptr && options_.stop->load() != 0) return 1 + options_.stop->load();
+    const double most = p_.job.train.max_seconds;
+    return most > 0 && elapsed().value >= most ? 1 : 0;
+  }
+
   Seconds elapsed() const { return elapsed_before_ + (now() - started_); }
 
   void loop() {
     data::LoaderOptions loading;
     loading.batch = plan_.batch;
     loading.grain = plan_.grain;
+    loading.first_grain = stepper_.range().first;
+    loading.last_grain = stepper_.range().last;
     loading.seed = p_.job.train.seed;
     loading.first_step = at_.step;
     loading.threads = static_cast<int>(p_.job.data.threads);
     loading.augment = &p_.job.data.augment;
-    data::TrainLoader loader(p_.source, loading);
-    plan::LoaderSource source(loader);
+    std::optional<data::TrainLoader> loader;
+    if (stepper_.range().size() > 0) loader.emplace(p_.source, loading);
+    plan::LoaderSource source(loader ? &*loader : nullptr);
     const int64_t first_step = at_.step;
+    if (team_.size() == 1) vote_ = own_vote();
     while (!limit_reached()) {
       const double rate = optim::learning_rate(p_.job.train.lr, context_, at_.step);
+      trace_steps();
       const Seconds before = now();
-      const sync::StepResult result = stepper_.step(at_.step, rate, source);
+      const sync::StepResult result = stepper_.step(at_.step, rate, source, own_vote());
       training_time_ += now() - before;
+      summary_.waited_for_weights += result.waiting;
+      vote_ = team_.size() == 1 ? own_vote() : result.vote;
       if (!result.finite) {
         stop_diverged(std::isfinite(result.loss) ? "the gradient's norm is" : "the loss is");
       }
@@ -198,26 +284,32 @@ class Training {
       report(result, rate);
       at_boundaries(position);
     }
-    summary_.waited = loader.waited();
+    loop_over_ = true;
+    trace_steps();
+    if (loader) summary_.waited = loader->waited();
+    summary_.exchanging = stepper_.exchanging();
   }
 
   /// `what` is no longer a finite number.
   [[noreturn]] void stop_diverged(const char* what) {
     progress_.finish();
     const nlohmann::json event{{"step", at_.step}, {"what", what}};
-    events_.write("diverged", event);
+    write_event("diverged", event);
     if (options_.json) {
       nlohmann::json line = event;
       line["event"] = "diverged";
       progress_.json_line(line.dump());
     }
-    const auto last = folder_.last_checkpoint();
-    fail(
+    if (folder_ == nullptr) throw AgreedFailure(1, "");
+    const auto last = folder_->last_checkpoint();
+    const std::string text = fmt::format(
         "step {}: {} not finite (NaN or infinite); training has diverged and stops. {}. A lower "
         "train.lr.peak, a longer warm-up or train.clip_norm may help",
         at_.step, what,
         std::filesystem::exists(last) ? fmt::format("The last good checkpoint is {}", last.string())
                                       : "There is no checkpoint yet");
+    if (team_.size() > 1) throw AgreedFailure(1, text);
+    throw Error(text);
   }
 
   double images_per_second() const {
@@ -247,13 +339,13 @@ class Training {
     const Seconds time = now();
     if (time - last_event_ < Seconds{1} && at_.step != last_step()) return;
     last_event_ = time;
-    events_.write("step", {{"step", at_.step},
-                           {"epoch", s.epoch},
-                           {"loss", result.loss},
-                           {"mean_loss", mean_loss_},
-                           {"accuracy", result.accuracy},
-                           {"learning_rate", rate},
-                           {"images_per_second", s.images_per_second}});
+    write_event("step", {{"step", at_.step},
+                         {"epoch", s.epoch},
+                         {"loss", result.loss},
+                         {"mean_loss", mean_loss_},
+                         {"accuracy", result.accuracy},
+                         {"learning_rate", rate},
+                         {"images_per_second", s.images_per_second}});
   }
 
   void at_boundaries(int64_t before) {
@@ -262,7 +354,7 @@ class Training {
       return times_due(every, at_.position, samples_) > times_due(every, before, samples_);
     };
     if (crossed(t.eval_every)) evaluate_now();
-    if (crossed(t.checkpoint_every)) save(folder_.last_checkpoint(), "last");
+    if (crossed(t.checkpoint_every)) save("last");
   }
 
   void evaluate_now() {
@@ -281,13 +373,13 @@ class Training {
       ++at_.evals_since_best;
     }
     const double epoch = static_cast<double>(at_.position) / static_cast<double>(samples_);
-    events_.write("eval", {{"step", at_.step},
-                           {"epoch", epoch},
-                           {"loss", result.loss},
-                           {"accuracy", result.accuracy},
-                           {"samples", result.samples},
-                           {"best", best},
-                           {"elapsed_seconds", elapsed().value}});
+    write_event("eval", {{"step", at_.step},
+                         {"epoch", epoch},
+                         {"loss", result.loss},
+                         {"accuracy", result.accuracy},
+                         {"samples", result.samples},
+                         {"best", best},
+                         {"elapsed_seconds", elapsed().value}});
     if (options_.json) {
       progress_.json_line(nlohmann::json{
           {"event", "eval"},
@@ -304,14 +396,25 @@ class Training {
     // The last evaluation of an earlier sitting may have found a better state than the run had
     // counted when it was saved.
     if (best && result.accuracy > best_saved_) {
-      save(folder_.best_checkpoint(), "best");
+      save("best");
       best_saved_ = result.accuracy;
     }
   }
 
-  void save(const std::filesystem::path& path, const char* which) {
+  /// Writes checkpoint "last" or "best"; collective, worker 0 writes.
+  void save(const std::string& which) {
+    stepper_.collect();
     // A step whose loss was finite can still have ruined the weights.
     if (!all_finite(stepper_.weights())) stop_diverged("some weights are");
+    if (which == "last") saved_step_ = at_.step;
+    together(team_, "saving", [&] {
+      if (folder_ != nullptr) write_checkpoint(which);
+    });
+  }
+
+  void write_checkpoint(const std::string& which) {
+    const std::filesystem::path path =
+        which == "last" ? folder_->last_checkpoint() : folder_->best_checkpoint();
     CheckpointTensors c;
     at_.elapsed = elapsed();
     c.weights = plain_tensors(program_.arena(), stepper_.weights(), true);
@@ -322,14 +425,13 @@ class Training {
       c.states[names[i]] = plain_tensors(program_.arena(), states[i], true);
     }
     save_checkpoint(path, at_, c);
-    if (path == folder_.last_checkpoint()) saved_step_ = at_.step;
-    events_.write("checkpoint", {{"step", at_.step}, {"which", which}, {"path", path.string()}});
+    write_event("checkpoint", {{"step", at_.step}, {"which", which}, {"path", path.string()}});
   }
 
   void finish() {
     // Saved before an evaluation that was not due: a resumed run must neither count it for
     // train.patience nor compare later ones with it, or it would stop at another step.
-    if (saved_step_ != at_.step) save(folder_.last_checkpoint(), "last");
+    if (saved_step_ != at_.step) save("last");
     if (summary_.ending != Ending::signal && evaluated_step_ != at_.step) evaluate_now();
     progress_.finish();
     summary_.steps = at_.step;
@@ -346,23 +448,29 @@ class Training {
                         {"elapsed_seconds", summary_.elapsed.value},
                         {"waited_for_data_seconds", summary_.waited.value},
                         {"peak_bytes", summary_.peak.value}};
-    events_.write("stop", stop);
+    write_event("stop", stop);
     stop["event"] = "stop";
     progress_.json_line(stop.dump());
   }
 
   Prepared& p_;
-  RunFolder& folder_;
+  RunFolder* folder_;
   TrainOptions options_;
+  const sync::Team& team_;
   const engine::Program& program_;
   const plan::Plan& plan_;
   int64_t samples_;
+  Trace trace_;
   sync::Stepper stepper_;
-  EventLog events_;
+  std::optional<EventLog> events_;
   Progress progress_;
   optim::ScheduleContext context_;
   int64_t total_steps_ = 0;
   Progression at_;
+  std::optional<Checkpoint> saved_;
+  int64_t vote_ = 0;
+  bool trace_written_ = false;
+  bool loop_over_ = false;
   Summary summary_;
   Seconds started_;
   Seconds elapsed_before_;
@@ -394,8 +502,9 @@ std::string to_string(Ending ending) {
   return "";
 }
 
-Summary train(Prepared& prepared, RunFolder& folder, const TrainOptions& options) {
-  return Training(prepared, folder, options).run();
+Summary train(Prepared& prepared, RunFolder* folder, const TrainOptions& options,
+              const sync::Team& team) {
+  return Training(prepared, folder, options, team).run();
 }
 
 }  // namespace convoy::train

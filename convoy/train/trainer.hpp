@@ -13,6 +13,7 @@
 #include "convoy/job/job.hpp"
 #include "convoy/model/graph.hpp"
 #include "convoy/plan/plan.hpp"
+#include "convoy/sync/team.hpp"
 #include "convoy/train/checkpoint.hpp"
 #include "convoy/train/run_folder.hpp"
 
@@ -30,13 +31,18 @@ struct Prepared {
 };
 
 /// Opens data and model of a job and plans it. Refuses data whose shape or number of classes does
-/// not fit the model.
-Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {});
+/// not fit the model. Collective: all workers must have the same job and data, or all refuse; the
+/// first one's plan is everybody's, but for the lanes, which are by each worker's cores.
+Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {},
+                     const sync::Team& team = sync::Team::alone());
 
 /// Fixes what the job leaves open of batch, grain, algorithms and threads per lane as the plan of a
 /// run has it, wherever it goes on: they are part of the arithmetic, while the number of lanes,
 /// from which a plan derives them, is not.
 void keep_plan(job::Job& job, const std::filesystem::path& plan);
+
+/// How the stepper of a worker is to be made.
+sync::StepperOptions stepper_options(const Prepared& prepared);
 
 /// The graph a job's model asks for, with the data's shape and classes where it is silent.
 model::Graph build_graph(const job::Job& job, const data::Source& source);
@@ -57,6 +63,7 @@ std::string to_string(Ending ending);
 
 struct Summary {
   Ending ending = Ending::finished;
+  int signal = 0;     ///< that stopped it
   int64_t steps = 0;  ///< updates done in all sittings
   double epochs = 0;
   Seconds elapsed;                       ///< of this sitting, evaluations included
@@ -64,20 +71,26 @@ struct Summary {
   std::optional<sync::EvalResult> last;  ///< last evaluation of the test set
   double best_accuracy = 0;
   int64_t best_step = 0;
-  Bytes peak;      ///< resident memory, measured
-  Seconds waited;  ///< time lanes spent waiting for data
+  Bytes peak;                  ///< resident memory, measured
+  Seconds waited;              ///< time lanes spent waiting for data
+  Seconds exchanging;          ///< time during which something was exchanged with other hosts
+  Seconds waited_for_weights;  ///< of it, what the lanes spent waiting
 };
 
 struct TrainOptions {
-  bool resume = false;  ///< go on from the run's last checkpoint
-  std::FILE* out = stdout;
+  bool resume = false;      ///< go on from the run's last checkpoint
+  std::FILE* out = stdout;  ///< where this worker shows its progress
   bool json = false;
+  /// Steps of this sitting, [first, last), that are written to the run's trace.json.
+  std::optional<std::pair<int64_t, int64_t>> trace = std::nullopt;
   /// Set to a signal's number to make training save and stop after the step it is in.
   const std::atomic<int>* stop = nullptr;
 };
 
-/// Trains until the job's goal, a limit or `stop`. A loss that is not finite throws Error with the
-/// step; the checkpoints before it stay.
-Summary train(Prepared& prepared, RunFolder& folder, const TrainOptions& options);
+/// Trains until the job's goal, a limit or `stop` of any worker. A loss that is not finite throws
+/// Error with the step; the checkpoints before it stay. Collective; only worker 0 has a `folder`
+/// (the others give null) and writes to it.
+Summary train(Prepared& prepared, RunFolder* folder, const TrainOptions& options,
+              const sync::Team& team = sync::Team::alone());
 
 }  // namespace convoy::train
