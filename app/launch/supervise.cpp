@@ -1,0 +1,270 @@
+#include "app/launch/supervise.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/text.hpp"
+#include "convoy/base/units.hpp"
+
+#include "app/launch/noise.hpp"
+
+namespace convoy::app {
+namespace {
+
+constexpr Seconds kAskAgain{1};
+constexpr Seconds kKillAfter{5};     // mpirun itself needs about two seconds to end its workers
+constexpr Seconds kLeaveAfter{1};    // for agents and daemons to go once mpirun has gone
+constexpr Seconds kGiveUpAfter{10};  // what cannot even be killed hangs in the kernel
+constexpr int kStopped = 128 + SIGTERM;
+constexpr int kInterrupted = 128 + SIGINT;
+
+void say(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::vector<char*> pointers(std::vector<std::string>& words) {
+  std::vector<char*> all;
+  all.reserve(words.size() + 1);
+  for (std::string& word : words) all.push_back(word.data());
+  all.push_back(nullptr);
+  return all;
+}
+
+/// Processes whose parent is this one.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (!std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c); })) {
+      continue;
+    }
+    // "PID (NAME) STATE PARENT …"; a name may hold anything, so the last bracket counts.
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    const size_t close = stat.rfind(')');
+    if (close == std::string::npos || close + 4 > stat.size()) continue;
+    if (std::atoi(stat.c_str() + close + 4) == ::getpid()) found.push_back(std::stoi(name));
+  }
+  return found;
+}
+
+class Supervisor {
+ public:
+  Supervisor(std::vector<std::string> command, std::vector<std::string> variables);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  int run();
+
+ private:
+  [[noreturn]] void become_child(char** argv, char** envp, const sigset_t& mask);
+  void wait_for_something();
+  void on_signal(int number);
+  void repeat_or_kill();
+  void read_stderr();
+  void reap();
+  void end_orphans();
+  void report() const;
+  int exit_code() const;
+
+  int signals_ = -1;                // a signalfd
+  std::array<int, 2> err_{-1, -1};  // mpirun's stderr
+  sigset_t blocked_{};
+  std::vector<pid_t> others_;  // children that were there before, as a shell's that became us
+  pid_t mpirun_ = -1;
+  std::optional<int> status_;  // of mpirun, once it has ended
+  NoiseFilter filter_;
+  int asked_ = 0;  // the signal that stops us
+  bool kill_ = false;
+  Seconds next_{0};  // when to ask again, or to kill
+};
+
+Supervisor::Supervisor(std::vector<std::string> command, std::vector<std::string> variables)
+    : others_(children()) {
+  // What mpirun leaves behind becomes our child, so it can be found and ended.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  sigset_t mask;
+  ::sigemptyset(&blocked_);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) ::sigaddset(&blocked_, number);
+  ::sigprocmask(SIG_BLOCK, &blocked_, &mask);
+  signals_ = ::signalfd(-1, &blocked_, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals_ < 0 || ::pipe2(err_.data(), O_CLOEXEC) != 0) {
+    fail("cannot watch over mpirun: {}", std::strerror(errno));
+  }
+  const std::vector<char*> argv = pointers(command);
+  const std::vector<char*> envp = pointers(variables);
+  const pid_t parent = ::getpid();
+  mpirun_ = ::fork();
+  if (mpirun_ < 0) fail("cannot start mpirun: {}", std::strerror(errno));
+  if (mpirun_ == 0) {
+    // SIGTERM and not SIGKILL: mpirun then takes its workers along.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent) ::_exit(1);
+    become_child(const_cast<char**>(argv.data()), const_cast<char**>(envp.data()), mask);
+  }
+  ::close(err_[1]);
+  err_[1] = -1;
+}
+
+Supervisor::~Supervisor() {
+  for (const int fd : {signals_, err_[0], err_[1]}) {
+    if (fd >= 0) ::close(fd);
+  }
+  ::sigprocmask(SIG_UNBLOCK, &blocked_, nullptr);
+}
+
+void Supervisor::become_child(char** argv, char** envp, const sigset_t& mask) {
+  // A group of its own: Ctrl-C is for us, to be passed on once.
+  ::setpgid(0, 0);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  ::close(nothing);
+  ::dup2(err_[1], STDERR_FILENO);
+  ::execve(argv[0], argv, envp);
+  ::dprintf(STDERR_FILENO, "convoy: cannot start %s: %s\n", argv[0], std::strerror(errno));
+  ::_exit(1);
+}
+
+int Supervisor::run() {
+  while (!status_) wait_for_something();
+  end_orphans();
+  read_stderr();
+  say(filter_.rest());
+  report();
+  return exit_code();
+}
+
+void Supervisor::wait_for_something() {
+  std::array<pollfd, 2> waiting{pollfd{signals_, POLLIN, 0}, pollfd{err_[0], POLLIN, 0}};
+  int patience = -1;
+  if (asked_ != 0) patience = std::max(0, static_cast<int>((next_ - now()).value * 1e3) + 1);
+  ::poll(waiting.data(), waiting.size(), patience);
+  if (waiting[1].revents != 0) read_stderr();
+  signalfd_siginfo info{};
+  while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo == SIGCHLD) {
+      reap();
+    } else {
+      on_signal(static_cast<int>(info.ssi_signo));
+    }
+  }
+  if (asked_ != 0 && now() >= next_) repeat_or_kill();
+}
+
+void Supervisor::on_signal(int number) {
+  if (asked_ == 0) {
+    asked_ = number;
+    say("convoy: stopping; the workers save after their step (once more ends them at once)\n");
+    next_ = now();
+  } else if (!kill_) {
+    kill_ = true;
+    say("convoy: ending the workers\n");
+    ::kill(mpirun_, SIGTERM);
+    next_ = now() + kKillAfter;
+  }
+}
+
+void Supervisor::repeat_or_kill() {
+  // While workers are being started, mpirun passes the signal on to nobody; hence again and again.
+  ::kill(mpirun_, kill_ ? SIGKILL : kStopSignal);
+  next_ = now() + kAskAgain;
+}
+
+void Supervisor::read_stderr() {
+  if (err_[0] < 0) return;
+  std::array<char, 1 << 14> bytes;
+  pollfd waiting{err_[0], POLLIN, 0};
+  while (::poll(&waiting, 1, 0) > 0) {
+    const ssize_t count = ::read(err_[0], bytes.data(), bytes.size());
+    if (count <= 0) {
+      ::close(err_[0]);
+      err_[0] = -1;  // poll passes over it
+      return;
+    }
+    say(filter_.pass({bytes.data(), static_cast<size_t>(count)}));
+  }
+}
+
+void Supervisor::reap() {
+  int status = 0;
+  for (pid_t id = 0; (id = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    if (id == mpirun_) status_ = status;
+  }
+}
+
+void Supervisor::end_orphans() {
+  const Seconds begin = now();
+  for (Seconds spent{0}; spent < kGiveUpAfter; spent = now() - begin) {
+    reap();
+    std::vector<pid_t> left = children();
+    std::erase_if(left, [&](pid_t id) { return std::count(others_.begin(), others_.end(), id); });
+    if (left.empty()) return;
+    // Their own children become ours when they die, and are met in the next round.
+    if (spent > kLeaveAfter) {
+      for (const pid_t id : left) ::kill(id, SIGKILL);
+    }
+    read_stderr();
+    ::usleep(10'000);
+  }
+}
+
+void Supervisor::report() const {
+  for (const std::string& host : filter_.lost_hosts()) {
+    say(fmt::format("convoy: host {} was lost: it is down, or the network to it is\n", host));
+  }
+  if (WIFSIGNALED(*status_) && asked_ == 0) {
+    say(fmt::format("convoy: mpirun was killed (SIG{}); its workers were ended\n",
+                    ::sigabbrev_np(WTERMSIG(*status_))));
+  }
+  const std::optional<WorkerEnd>& end = filter_.first_end();
+  if (!end || kill_) return;
+  const std::string where = end->host.empty() ? "" : " on " + end->host;
+  if (end->signal != 0 && !(asked_ != 0 && end->signal == kStopSignal)) {
+    say(fmt::format(
+        "convoy: worker {}{} was killed by signal {} (SIG{}: {}){}\n", end->rank, where,
+        end->signal, ::sigabbrev_np(end->signal), ::strsignal(end->signal),
+        end->signal == SIGKILL ? "; if nobody did, its host may be out of memory" : ""));
+  }
+  // With these codes a worker has said itself what happened.
+  constexpr std::array<int, 5> kExplained = {1, 2, kInterrupted, kStopped, 128 + kStopSignal};
+  if (end->signal == 0 &&
+      std::find(kExplained.begin(), kExplained.end(), end->code) == kExplained.end()) {
+    say(fmt::format("convoy: worker {}{} ended with exit code {}\n", end->rank, where, end->code));
+  }
+}
+
+int Supervisor::exit_code() const {
+  if (kill_ || (asked_ != 0 && WIFSIGNALED(*status_))) return 128 + asked_;
+  if (WIFSIGNALED(*status_)) return 1;
+  const int code = WEXITSTATUS(*status_);
+  const bool stopped = code == kStopped || code == kInterrupted || code == 128 + kStopSignal;
+  if (asked_ != 0 && stopped) return 128 + asked_;
+  // mpirun's code for a worker killed by SIGTERM is the same as for one that saved and stopped.
+  if (filter_.first_end() && filter_.first_end()->signal != 0) return 1;
+  return code == 0 || code == 2 || code == kStopped || code == kInterrupted ? code : 1;
+}
+
+}  // namespace
+
+int supervise(std::vector<std::string> command, std::vector<std::string> variables) {
+  return Supervisor(std::move(command), std::move(variables)).run();
+}
+
+}  // namespace convoy::app
