@@ -124,8 +124,8 @@ int launch(const LaunchOptions& options, const std::vector<std::string>& argumen
       options.workers, options.hosts ? parse_hosts(*options.hosts) : std::vector<Host>());
   const std::string executable = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::vector<std::string> variables = environment();
+  check_mpirun();
   MpirunSettings settings;
-  settings.mpirun = find_mpirun();
   settings.root = ::geteuid() == 0;
   settings.single_copy = single_copy_permitted();
   settings.agent = options.agent;

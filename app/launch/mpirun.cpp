@@ -40,7 +40,7 @@ std::vector<std::string> mpirun_command(const std::vector<Host>& hosts, const Mp
   std::vector<std::string> places;
   places.reserve(hosts.size());
   for (const Host& host : hosts) places.push_back(fmt::format("{}:{}", host.name, host.slots));
-  std::vector<std::string> command = {s.mpirun, "-n", std::to_string(worker_count(hosts)), "--host",
+  std::vector<std::string> command = {"mpirun", "-n", std::to_string(worker_count(hosts)), "--host",
                                       join(places, ",")};
   const auto add = [&](std::initializer_list<std::string> words) {
     command.insert(command.end(), words);
@@ -58,7 +58,7 @@ std::vector<std::string> mpirun_command(const std::vector<Host>& hosts, const Mp
   return command;
 }
 
-std::string find_mpirun() {
+void check_mpirun() {
   const std::string path = in_path("mpirun");
   if (path.empty()) {
     refuse(
@@ -72,7 +72,6 @@ std::string find_mpirun() {
         "(Debian: update-alternatives --config mpirun)",
         path);
   }
-  return path;
 }
 
 bool single_copy_permitted() {

@@ -10,7 +10,6 @@ namespace convoy::app {
 
 /// What the command is made of, beside the workers and where they go.
 struct MpirunSettings {
-  std::string mpirun = "mpirun";   ///< its path
   bool root = false;               ///< Open MPI wants to be told that this is meant
   bool single_copy = true;         ///< processes may read each other's memory
   std::string agent;               ///< instead of ssh; empty: mpirun's own choice
@@ -22,8 +21,9 @@ struct MpirunSettings {
 std::vector<std::string> mpirun_command(const std::vector<Host>& hosts, const MpirunSettings& s,
                                         const std::vector<std::string>& program);
 
-/// The path of Open MPI's mpirun. Refuses if PATH has none, or another one.
-std::string find_mpirun();
+/// Refuses if PATH has no mpirun, or not Open MPI's. It is called by its name: called by its path,
+/// it would expect itself at the same path on all hosts and change their library paths.
+void check_mpirun();
 
 /// True if a process may read another one's memory, which Open MPI does between workers of a host.
 /// Containers often do not permit it, and then it complains at every large message.

@@ -74,7 +74,7 @@ bool NoiseFilter::understood(const std::string& block) {
       R"(noticed that process rank (\d+) with PID \d+ on node (\S+) exited on signal (\d+))");
   static const std::regex kCode(R"(Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+))");
   static const std::regex kLost(
-      R"(ORTE has lost communication[^$]*Remote daemon: \S+ on node (\S+))");
+      R"(ORTE has lost communication[^]*Remote daemon: \S+ on node (\S+))");
   std::smatch found;
   if (std::regex_search(block, found, kSignal)) {
     if (!first_end_) first_end_ = {std::stoi(found[1]), found[2], std::stoi(found[3]), 0};
@@ -88,6 +88,11 @@ bool NoiseFilter::understood(const std::string& block) {
     lost_hosts_.push_back(found[1]);
     return true;
   }
+  for (const char* words : {"ORTE was unable to reliably start one or more daemons",
+                            "An ORTE daemon has unexpectedly failed after launch"}) {
+    lost_a_host_ = lost_a_host_ || block.find(words) != std::string::npos;
+  }
+  if (lost_a_host_) return true;
   constexpr std::array<std::string_view, 4> kRepeated = {
       "Primary job  terminated normally, but", "MPI_ABORT was invoked on rank",
       "has exited due to process rank", "noticed that the job aborted, but has no info"};

@@ -32,6 +32,8 @@ class NoiseFilter {
   const std::optional<WorkerEnd>& first_end() const { return first_end_; }
   /// Hosts whose daemon mpirun lost.
   const std::vector<std::string>& lost_hosts() const { return lost_hosts_; }
+  /// mpirun lost a daemon without saying where, or could not start one.
+  bool lost_a_host() const { return lost_a_host_; }
 
  private:
   std::string take_line(const std::string& line);
@@ -43,6 +45,7 @@ class NoiseFilter {
   std::string block_;     // an explanation so far, its first rule included
   std::optional<WorkerEnd> first_end_;
   std::vector<std::string> lost_hosts_;
+  bool lost_a_host_ = false;
 };
 
 }  // namespace convoy::app

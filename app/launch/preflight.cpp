@@ -63,8 +63,10 @@ std::string judge(const Captured& said, const Needed& needed, const std::string&
     default:
       break;
   }
+  constexpr int kSshFailed = 255;  // ssh itself, not what it was to run
   const std::string why = last_line(said.err);
-  return fmt::format("cannot be reached or cannot run the program: {}",
+  return fmt::format("{}: {}",
+                     said.code == kSshFailed ? "cannot be reached" : "cannot run the program",
                      why.empty() ? fmt::format("exit code {} of {}", said.code, agent) : why);
 }
 

@@ -137,7 +137,7 @@ void Supervisor::become_child(char** argv, char** envp, const sigset_t& mask) {
   ::dup2(nothing, STDIN_FILENO);
   ::close(nothing);
   ::dup2(err_[1], STDERR_FILENO);
-  ::execve(argv[0], argv, envp);
+  ::execvpe(argv[0], argv, envp);
   ::dprintf(STDERR_FILENO, "convoy: cannot start %s: %s\n", argv[0], std::strerror(errno));
   ::_exit(1);
 }
@@ -146,7 +146,7 @@ int Supervisor::run() {
   while (!status_) wait_for_something();
   end_orphans();
   read_stderr();
-  say(filter_.rest());
+  if (!kill_) say(filter_.rest());
   report();
   return exit_code();
 }
@@ -198,7 +198,8 @@ void Supervisor::read_stderr() {
       err_[0] = -1;  // poll passes over it
       return;
     }
-    say(filter_.pass({bytes.data(), static_cast<size_t>(count)}));
+    const std::string shown = filter_.pass({bytes.data(), static_cast<size_t>(count)});
+    if (!kill_) say(shown);  // how mpirun goes down in a hurry is of no use to anybody
   }
 }
 
@@ -228,6 +229,11 @@ void Supervisor::end_orphans() {
 void Supervisor::report() const {
   for (const std::string& host : filter_.lost_hosts()) {
     say(fmt::format("convoy: host {} was lost: it is down, or the network to it is\n", host));
+  }
+  if (filter_.lost_a_host()) {
+    say("convoy: a host was lost, or its Open MPI cannot reach this one: it is down, the network "
+        "to "
+        "it is, or a firewall is between\n");
   }
   if (WIFSIGNALED(*status_) && asked_ == 0) {
     say(fmt::format("convoy: mpirun was killed (SIG{}); its workers were ended\n",

@@ -31,16 +31,17 @@ struct Behaviour {
   int code = 0;
   int signal = 0;
   bool wait = false;
+  bool deaf = false;
   bool finalize = true;
 };
 
 std::atomic<int> g_signal{0};
 
 /// Waits for a signal, but never for long: a test that fails must leave nothing behind.
-int wait_to_be_stopped(int rank) {
+int wait_to_be_stopped(int rank, bool deaf) {
   constexpr Seconds kLongest{60};
   const Seconds end = now() + kLongest;
-  while (g_signal == 0) {
+  while (g_signal == 0 || deaf) {
     if (now() > end) return 1;
     ::usleep(1000);
   }
@@ -52,6 +53,7 @@ int wait_to_be_stopped(int rank) {
 int work(const Behaviour& b) {
   const auto on_signal = [](int number) { g_signal = number; };
   std::signal(app::kStopSignal, on_signal);
+  std::signal(SIGTERM, on_signal);
   MPI_Init(nullptr, nullptr);
   int rank = 0;
   int size = 0;
@@ -66,9 +68,9 @@ int work(const Behaviour& b) {
   if (b.signal != 0 || !b.finalize) {
     if (rank == b.rank && b.signal != 0) std::raise(b.signal);
     if (rank == b.rank) std::_Exit(b.code);
-    code = wait_to_be_stopped(rank);
+    code = wait_to_be_stopped(rank, b.deaf);
   } else if (b.wait) {
-    code = wait_to_be_stopped(rank);
+    code = wait_to_be_stopped(rank, b.deaf);
   } else if (rank == b.rank) {
     code = b.code;
   }
@@ -89,6 +91,7 @@ int main(int argc, char** argv) {
   run->add_option("--code", behaviour.code, "Its exit code");
   run->add_option("--signal", behaviour.signal, "What it kills itself with; the others wait");
   run->add_flag("--wait", behaviour.wait, "All wait to be stopped");
+  run->add_flag("--deaf", behaviour.deaf, "With --wait: they do not stop");
   run->add_flag("!--without-finalize", behaviour.finalize,
                 "It leaves MPI as it is; the others wait");
   try {
