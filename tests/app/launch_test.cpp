@@ -230,13 +230,24 @@ class Launch : public Program {
     EXPECT_EQ(ids.size(), count) << process.out_so_far();
     return ids;
   }
+  /// A file of /proc/ID; empty if the process has gone, even while it is read.
+  static std::string proc(pid_t id, const std::string& name) {
+    std::ifstream file("/proc/" + std::to_string(id) + "/" + name);
+    std::string line;
+    std::getline(file, line);
+    return line;
+  }
   static bool alive(pid_t id) {
-    const std::string stat = content("/proc/" + std::to_string(id) + "/stat");
+    const std::string stat = proc(id, "stat");
     return !stat.empty() && stat[stat.rfind(')') + 2] != 'Z';
   }
   static pid_t parent_of(pid_t id) {
-    const std::string stat = content("/proc/" + std::to_string(id) + "/stat");
+    const std::string stat = proc(id, "stat");
     return std::atoi(stat.c_str() + stat.rfind(')') + 4);
+  }
+  /// The first one, or 0.
+  static pid_t child_of(pid_t id) {
+    return std::atoi(proc(id, "task/" + std::to_string(id) + "/children").c_str());
   }
   static void expect_gone(const std::vector<pid_t>& ids) {
     for (const pid_t id : ids) {
@@ -308,17 +319,21 @@ TEST_F(Launch, ASignalLetsAllWorkersSaveAndStop) {
 }
 
 TEST_F(Launch, ASignalBeforeTheWorkersAreThereIsNotLost) {
-  Process process(folder_, run({"--workers", "2", "--wait"}), {}, kWorker);
-  // As soon as mpirun is told what to start; before that, a signal only ends the launcher itself.
-  const std::string own = "/proc/" + std::to_string(process.id());
-  const auto started = [&] {
-    const std::string list = content(own + "/task/" + std::to_string(process.id()) + "/children");
-    const std::string child = list.substr(0, list.find(' '));
-    return !child.empty() && content("/proc/" + child + "/cmdline").starts_with("mpirun");
-  };
-  for (const Seconds end = now() + Seconds{20}; !started() && now() < end;) ::usleep(100);
-  process.send(SIGTERM);
-  EXPECT_EQ(process.wait().code, 128 + SIGTERM);
+  for (const bool with_child : {false, true}) {
+    Process process(folder_, run({"--workers", "2", "--wait"}), {}, kWorker);
+    // As soon as mpirun is told what to start, or has begun to; before that, a signal only ends the
+    // launcher itself.
+    const auto started = [&] {
+      const pid_t mpirun = child_of(process.id());
+      return mpirun > 0 && proc(mpirun, "cmdline").starts_with("mpirun") &&
+             (!with_child || child_of(mpirun) > 0);
+    };
+    for (const Seconds end = now() + Seconds{20}; !started() && now() < end;) ::usleep(100);
+    process.send(SIGTERM);
+    const Outcome o = process.wait();
+    EXPECT_EQ(o.code, 128 + SIGTERM) << o.all();
+    EXPECT_EQ(lines(o.err).size(), 1U) << o.err;
+  }
 }
 
 TEST_F(Launch, ASecondSignalEndsWorkersThatDoNotStop) {
