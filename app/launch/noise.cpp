@@ -93,9 +93,14 @@ bool NoiseFilter::understood(const std::string& block) {
     lost_a_host_ = lost_a_host_ || block.find(words) != std::string::npos;
   }
   if (lost_a_host_) return true;
-  constexpr std::array<std::string_view, 4> kRepeated = {
-      "Primary job  terminated normally, but", "MPI_ABORT was invoked on rank",
-      "has exited due to process rank", "noticed that the job aborted, but has no info"};
+  // Said at once, whereas the explanations above come when the last worker has gone.
+  if (block.find("Primary job  terminated normally, but") != std::string::npos) {
+    aborting_ = true;
+    return true;
+  }
+  constexpr std::array<std::string_view, 3> kRepeated = {
+      "MPI_ABORT was invoked on rank", "has exited due to process rank",
+      "noticed that the job aborted, but has no info"};
   return std::any_of(kRepeated.begin(), kRepeated.end(), [&](std::string_view words) {
     return block.find(words) != std::string::npos;
   });

@@ -30,6 +30,8 @@ class NoiseFilter {
 
   /// The first worker that did not end well, as far as mpirun told.
   const std::optional<WorkerEnd>& first_end() const { return first_end_; }
+  /// mpirun has begun to end all workers, because one did not end well.
+  bool aborting() const { return aborting_; }
   /// Hosts whose daemon mpirun lost.
   const std::vector<std::string>& lost_hosts() const { return lost_hosts_; }
   /// mpirun lost a daemon without saying where, or could not start one.
@@ -46,6 +48,7 @@ class NoiseFilter {
   std::optional<WorkerEnd> first_end_;
   std::vector<std::string> lost_hosts_;
   bool lost_a_host_ = false;
+  bool aborting_ = false;
 };
 
 }  // namespace convoy::app

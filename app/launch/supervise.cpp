@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include <fcntl.h>
@@ -27,8 +28,10 @@ namespace {
 
 constexpr Seconds kAskAgain{1};
 constexpr Seconds kKillAfter{5};     // mpirun itself needs about two seconds to end its workers
+constexpr Seconds kAbortWithin{20};  // else mpirun waits for a host that does not answer any more
 constexpr Seconds kLeaveAfter{1};    // for agents and daemons to go once mpirun has gone
 constexpr Seconds kGiveUpAfter{10};  // what cannot even be killed hangs in the kernel
+constexpr Seconds kNever{std::numeric_limits<double>::infinity()};
 constexpr int kStopped = 128 + SIGTERM;
 constexpr int kInterrupted = 128 + SIGINT;
 
@@ -82,6 +85,7 @@ class Supervisor {
   void end_orphans();
   void report() const;
   int exit_code() const;
+  bool gave_up() const { return !kill_ && give_up_ != kNever && WIFSIGNALED(*status_); }
 
   int signals_ = -1;                // a signalfd
   std::array<int, 2> err_{-1, -1};  // mpirun's stderr
@@ -92,7 +96,8 @@ class Supervisor {
   NoiseFilter filter_;
   int asked_ = 0;  // the signal that stops us
   bool kill_ = false;
-  Seconds next_{0};  // when to ask again, or to kill
+  Seconds next_ = kNever;     // when to ask again, or to kill
+  Seconds give_up_ = kNever;  // when mpirun should have ended what it said it would
 };
 
 Supervisor::Supervisor(std::vector<std::string> command, std::vector<std::string> variables)
@@ -153,9 +158,10 @@ int Supervisor::run() {
 
 void Supervisor::wait_for_something() {
   std::array<pollfd, 2> waiting{pollfd{signals_, POLLIN, 0}, pollfd{err_[0], POLLIN, 0}};
-  int patience = -1;
-  if (asked_ != 0) patience = std::max(0, static_cast<int>((next_ - now()).value * 1e3) + 1);
-  ::poll(waiting.data(), waiting.size(), patience);
+  const Seconds first = std::min(next_, give_up_);
+  constexpr double kLongest = 3600;  // in case nothing is due
+  const double patience = std::clamp((first - now()).value, 0.0, kLongest);
+  ::poll(waiting.data(), waiting.size(), static_cast<int>(patience * 1e3) + 1);
   if (waiting[1].revents != 0) read_stderr();
   signalfd_siginfo info{};
   while (::read(signals_, &info, sizeof(info)) == sizeof(info)) {
@@ -165,7 +171,9 @@ void Supervisor::wait_for_something() {
       on_signal(static_cast<int>(info.ssi_signo));
     }
   }
-  if (asked_ != 0 && now() >= next_) repeat_or_kill();
+  if (now() >= next_) repeat_or_kill();
+  if (filter_.aborting() && give_up_ == kNever) give_up_ = now() + kAbortWithin;
+  if (now() >= give_up_) ::kill(mpirun_, SIGKILL);
 }
 
 void Supervisor::on_signal(int number) {
@@ -235,7 +243,9 @@ void Supervisor::report() const {
         "to "
         "it is, or a firewall is between\n");
   }
-  if (WIFSIGNALED(*status_) && asked_ == 0) {
+  if (gave_up()) {
+    say("convoy: a host does not answer any more; what still runs there ends when it notices\n");
+  } else if (WIFSIGNALED(*status_) && asked_ == 0) {
     say(fmt::format("convoy: mpirun was killed (SIG{}); its workers were ended\n",
                     ::sigabbrev_np(WTERMSIG(*status_))));
   }
@@ -257,6 +267,7 @@ void Supervisor::report() const {
 }
 
 int Supervisor::exit_code() const {
+  if (gave_up()) return 1;
   if (kill_ || (asked_ != 0 && WIFSIGNALED(*status_))) return 128 + asked_;
   if (WIFSIGNALED(*status_)) return 1;
   const int code = WEXITSTATUS(*status_);

@@ -148,6 +148,7 @@ TEST(LaunchNoise, ExplanationsAreTakenOutAndTheirFactsKept) {
   EXPECT_EQ(shown + filter.rest(), "convoy: first\nbetween\n");
   EXPECT_EQ(filter.first_end(), (WorkerEnd{1, "b", 9, 0}));
   EXPECT_THAT(filter.lost_hosts(), ElementsAre("c"));
+  EXPECT_TRUE(filter.aborting());
 }
 
 TEST(LaunchNoise, CodesOfWorkersAreRead) {
