@@ -5,10 +5,15 @@ training steps in this process and prints one JSON object, which bench/compare_p
 
     /usr/bin/python3 bench/torch_nets.py resnet-50 --batch 32 --layout channels_last --steps 4
     /usr/bin/python3 bench/torch_nets.py --list          # every net with its parameter count
+
+With --distributed it is one of several processes that train together by DistributedDataParallel on
+Gloo, as RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say; the batch is then each process's own,
+and process 0 prints.
 """
 
 import argparse
 import json
+import os
 import statistics
 import time
 from typing import Callable, NamedTuple
@@ -257,7 +262,18 @@ def mapped_library(part: str) -> str:
         return next((path for path in paths if part in path.rsplit("/", 1)[-1]), "")
 
 
-def measure(name: str, batch: int, layout: str, steps: int, warmup: int) -> dict:
+def join_others(expert: bool) -> None:
+    """Meets the other processes; an expert gives each of them its own cores."""
+    torch.distributed.init_process_group("gloo")
+    if expert:
+        cores = sorted(os.sched_getaffinity(0))
+        rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        own = cores[len(cores) * rank // size:len(cores) * (rank + 1) // size]
+        os.sched_setaffinity(0, own or cores)
+
+
+def measure(name: str, batch: int, layout: str, steps: int, warmup: int,
+            wrap: Callable = lambda model: model) -> dict:
     base = resident_bytes("VmRSS")
     torch.manual_seed(1)
     net = build(name)
@@ -268,6 +284,7 @@ def measure(name: str, batch: int, layout: str, steps: int, warmup: int) -> dict
         model = model.to(memory_format=torch.channels_last)
         if x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
+    model = wrap(model)
     criterion = nn.CrossEntropyLoss()
     # The rate is small so that noise as data cannot blow up the weights: infinities and denormals
     # would change the speed.
@@ -302,6 +319,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=2)
     parser.add_argument("--threads", type=int, help="default: PyTorch's own choice")
+    parser.add_argument("--distributed", action="store_true", help="one of several processes")
+    parser.add_argument("--expert", action="store_true",
+                        help="with --distributed: own cores, gradients in DDP's own buckets")
     parser.add_argument("--list", action="store_true", help="print the nets, measure nothing")
     args = parser.parse_args()
     if args.list:
@@ -312,7 +332,15 @@ def main() -> None:
         parser.error("which net? --list prints them")
     if args.threads:
         torch.set_num_threads(args.threads)
-    print(json.dumps(measure(args.net, args.batch, args.layout, args.steps, args.warmup)))
+    work = (args.net, args.batch, args.layout, args.steps, args.warmup)
+    if not args.distributed:
+        print(json.dumps(measure(*work)))
+        return
+    join_others(args.expert)
+    result = measure(*work, lambda model: nn.parallel.DistributedDataParallel(
+        model, gradient_as_bucket_view=args.expert))
+    if torch.distributed.get_rank() == 0:
+        print(json.dumps(result | {"processes": torch.distributed.get_world_size()}))
 
 
 if __name__ == "__main__":

@@ -54,13 +54,14 @@ inline std::vector<nlohmann::json> json_lines(const std::string& text) {
   return all;
 }
 
-/// A process of the program, started in `folder`.
+/// A process of the program, or of another one, started in `folder`.
 class Process {
  public:
   Process(const std::filesystem::path& folder, std::vector<std::string> arguments,
-          const std::vector<std::string>& variables = {})
+          const std::vector<std::string>& variables = {},
+          const std::string& program = CONVOY_BINARY_DIR "/convoy")
       : out_(folder / ".out"), err_(folder / ".err") {
-    arguments.insert(arguments.begin(), CONVOY_BINARY_DIR "/convoy");
+    arguments.insert(arguments.begin(), program);
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC;
@@ -92,6 +93,9 @@ class Process {
   Process& operator=(const Process&) = delete;
 
   void send(int signal) const { ::kill(id_, signal); }
+  pid_t id() const { return id_; }
+  std::string out_so_far() const { return content(out_); }
+  std::string err_so_far() const { return content(err_); }
 
   Outcome wait() {
     int status = 0;
