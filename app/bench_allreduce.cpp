@@ -75,15 +75,20 @@ int bench_allreduce(const AllreduceArguments& a) {
     AlignedBuffer buffer = AlignedBuffer::of_floats(count);
     std::optional<comm::SharedSum> shared;
     if (one_node) shared.emplace(c, count);
-    std::vector<Way> ways = {{"mpi", [&](std::span<float> v) { comm::mpi_allreduce(c, v); }}};
-    for (const comm::Sum sum : comm::kSums) {
+    std::vector<Way> ways = {
+        {"mpi", [&](std::span<float> v) { comm::mpi_blocking_allreduce(c, v); }}};
+    for (const comm::Algorithm sum : comm::kAlgorithms) {
       ways.push_back({to_string(sum), [&, sum](std::span<float> v) {
-                        comm::wait(comm::allreduce(c, v, 3, sum, link), patience, to_string(sum));
+                        comm::wait(
+                            comm::allreduce(c, v, 3,
+                                            comm::tuned(sum, comm::Form::allreduce, c.size(),
+                                                        static_cast<int64_t>(v.size()), link)),
+                            patience, to_string(sum));
                       }});
     }
-    const comm::Sum chosen = comm::fastest(c.size(), count, link);
+    const comm::Way chosen = comm::fastest(comm::Form::allreduce, c.size(), count, link);
     ways.push_back({"auto", [&, chosen](std::span<float> v) {
-                      comm::wait(comm::allreduce(c, v, 3, chosen, link), patience, "auto");
+                      comm::wait(comm::allreduce(c, v, 3, chosen), patience, "auto");
                     }});
     if (shared) {
       ways.push_back({"shared", [&](std::span<float>) {
@@ -103,7 +108,7 @@ int bench_allreduce(const AllreduceArguments& a) {
       fmt::print("{:>10} {:>10} {:>10.3f} {:>10.2f}   {:.2f}{}\n", to_string(size), way.name,
                  seconds * 1e3, static_cast<double>(size.value) / seconds / 1e9,
                  reference / seconds,
-                 way.name == "auto" ? fmt::format(" ({})", to_string(chosen)) : "");
+                 way.name == "auto" ? fmt::format(" ({})", to_string(chosen.algorithm)) : "");
       std::fflush(stdout);
     }
   }
