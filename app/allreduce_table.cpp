@@ -28,7 +28,7 @@ class Bench {
   const std::vector<AllreduceWay>& ways() const { return ways_; }
 
  private:
-  void add_own(const comm::LinkSpeed& link);
+  void add_own(const AllreduceArguments& a, const comm::LinkSpeed& link);
   void add_on_node(const comm::LinkSpeed& link);
   void keep_only(const std::vector<std::string>& names);
   /// Seconds of one call, of the slowest rank.
@@ -58,7 +58,7 @@ Bench::Bench(comm::Communicator& c, const AllreduceArguments& a, const comm::Lin
   if (peers) {
     for (AllreduceWay& way : peers(buffer_.floats())) ways_.push_back(std::move(way));
   }
-  add_own(link);
+  add_own(a, link);
   add_on_node(link);
   keep_only(a.ways);
 }
@@ -69,8 +69,7 @@ std::string describe(const comm::Way& way) {
                      to_string(Bytes{4 * way.colors.chunk}));
 }
 
-void Bench::add_own(const comm::LinkSpeed& link) {
-  constexpr auto kForm = comm::Form::allreduce;
+void Bench::add_own(const AllreduceArguments& a, const comm::LinkSpeed& link) {
   const auto add = [this](const std::string& name, const comm::Way& way) {
     const std::string note = describe(way);
     ways_.push_back({name, buffer_.floats(),
@@ -80,9 +79,15 @@ void Bench::add_own(const comm::LinkSpeed& link) {
                      note == name ? "" : note});
   };
   for (const comm::Algorithm algorithm : comm::kAlgorithms) {
-    add(to_string(algorithm), comm::tuned(algorithm, kForm, c_.size(), count_, link));
+    comm::Way way = algorithm;
+    if (algorithm == comm::Algorithm::colors) {
+      way = comm::fastest_trees_tried(c_, count_, link, patience_);
+    }
+    if (a.colors > 0) way.colors.colors = a.colors;
+    if (!a.chunk.empty()) way.colors.chunk = parse_bytes(a.chunk).value / 4;
+    add(to_string(algorithm), way);
   }
-  add("auto", comm::fastest(kForm, c_.size(), count_, link));
+  add("auto", comm::fastest_tried(c_, count_, link, patience_));
 }
 
 /// Where ranks share nodes, the sum in shared memory, and that is the automatic choice.
@@ -166,6 +171,8 @@ std::vector<double> Bench::measure() {
 void add_allreduce_options(CLI::App& verb, AllreduceArguments& a) {
   verb.add_option("--sizes", a.sizes, "Bytes, as 64KiB,16MiB")->delimiter(',');
   verb.add_option("--ways", a.ways, "Only these, and mpi (default: all)")->delimiter(',');
+  verb.add_option("--colors", a.colors, "Trees of colors (default: the best of some tried)");
+  verb.add_option("--chunk", a.chunk, "Bytes of a chunk of colors (default: likewise)");
   verb.add_option("--seconds", a.seconds, "For each way and size")->capture_default_str();
   verb.add_option("--deadline", a.patience, "Seconds that a sum may take")->capture_default_str();
   verb.add_flag("--json", a.json, "Print one JSON object");
@@ -176,9 +183,11 @@ int compare_allreduce(comm::Communicator& c, const AllreduceArguments& a,
   const comm::LinkSpeed link = comm::measure_links(c, Seconds{a.patience});
   const bool table = c.rank() == 0 && !a.json;
   if (table) {
-    fmt::print("{}; a message takes {:.1f} µs + {:.3f} µs per KiB, further ones {:.1f} µs each\n",
-               plural(c.size(), "rank"), link.latency.value * 1e6, link.per_byte.value * 1e6 * 1024,
-               link.per_message.value * 1e6);
+    fmt::print(
+        "{}; a message takes {:.1f} µs + {:.3f} µs per KiB (long ones {:.3f}), further ones {:.1f} "
+        "µs each\n",
+        plural(c.size(), "rank"), link.latency.value * 1e6, link.per_byte.value * 1e6 * 1024,
+        link.long_per_byte.value * 1e6 * 1024, link.per_message.value * 1e6);
     fmt::print("{:>10} {:>10} {:>10} {:>10} {:>10}\n", "size", "way", "ms", "GB/s", "× mpi");
   }
   nlohmann::json rows = nlohmann::json::array();

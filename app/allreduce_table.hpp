@@ -17,6 +17,8 @@ namespace convoy::app {
 struct AllreduceArguments {
   std::vector<std::string> sizes = {"64KiB", "1MiB", "16MiB", "64MiB"};
   std::vector<std::string> ways;  ///< empty: all
+  int colors = 0;                 ///< 0: the best of some tried
+  std::string chunk;              ///< of colors; empty: likewise
   double seconds = 1;             ///< for each way and size
   double patience = 60;           ///< that one sum may take
   bool json = false;

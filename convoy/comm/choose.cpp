@@ -1,6 +1,8 @@
 #include "convoy/comm/choose.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 namespace convoy::comm {
 namespace {
@@ -45,14 +47,92 @@ Seconds time_to_add(int64_t count) {
   return least;
 }
 
+/// Everybody must choose alike, so all take the slowest.
+std::vector<float> largest_of_all(Communicator& c, std::span<const float> own, Seconds patience) {
+  std::vector<float> all(own.size() * static_cast<size_t>(c.size()));
+  Strips strips;
+  for (int64_t r = 0; r < c.size(); ++r) {
+    const auto each = static_cast<int64_t>(own.size());
+    strips.push_back({r * each, (r + 1) * each});
+  }
+  std::ranges::copy(own, at(all, strips[static_cast<size_t>(c.rank())]).begin());
+  wait(direct_part_broadcast(c, all, strips, 0), patience, "exchanging what the links do");
+  std::vector<float> largest(own.begin(), own.end());
+  for (size_t i = 0; i < all.size(); ++i) {
+    float& most = largest[i % own.size()];
+    most = std::max(most, all[i]);
+  }
+  return largest;
+}
+
+std::vector<Way> trees(int ranks, int64_t count, const LinkSpeed& link) {
+  std::vector<Way> ways;
+  const auto add = [&](const Colors& options) {
+    const bool known =
+        std::ranges::any_of(ways, [&](const Way& way) { return way.colors == options; });
+    if (!known) ways.emplace_back(Algorithm::colors, options);
+  };
+  add(best_colors(Form::allreduce, ranks, count, link));
+  for (const int colors : {2, 4, std::min(ranks, kTags / 2)}) {
+    if (colors > ranks) continue;
+    // Longer chunks than a color has values are all the same.
+    const auto whole =
+        static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count / colors + 1)));
+    for (const int64_t chunk : {8 * 1024, 32 * 1024}) {
+      add({.colors = colors, .chunk = std::min(chunk, whole)});
+    }
+  }
+  return ways;
+}
+
+Way least_time(Communicator& c, int64_t count, std::vector<Way> ways, Seconds patience) {
+  constexpr int64_t kEnough = 1024 * 1024;
+  constexpr int kAtLeast = 4;
+  constexpr int kAtMost = 24;
+  constexpr double kBudget = 0.05;  // seconds for each way
+  constexpr double kHopeless = 1.5;
+  std::vector<float> values(static_cast<size_t>(std::min(count, kEnough)));
+  std::vector<std::vector<float>> times(ways.size());
+  double spent = 0;
+  for (int round = 0; round < kAtLeast || (round < kAtMost && spent < kBudget); ++round) {
+    for (size_t w = 0; w < ways.size(); ++w) {
+      const Seconds begin = now();
+      wait(allreduce(c, values, 0, ways[w]), patience, "trying ways to sum");
+      const float took[] = {static_cast<float>((now() - begin).value)};
+      times[w].push_back(largest_of_all(c, took, patience)[0]);
+      spent += static_cast<double>(times[w].back()) / static_cast<double>(ways.size());
+    }
+    // By what has been seen so far. All ranks have the same times.
+    float best = times[0].back();
+    for (const auto& of_way : times) best = std::min(best, *std::ranges::min_element(of_way));
+    for (size_t w = ways.size(); w-- > 0;) {
+      if (*std::ranges::min_element(times[w]) <= kHopeless * best) continue;
+      ways.erase(ways.begin() + static_cast<int64_t>(w));
+      times.erase(times.begin() + static_cast<int64_t>(w));
+    }
+  }
+  // The lower quartile: the first time is often slow, and so is whatever the machine disturbs.
+  const auto typical = [&](size_t w) {
+    std::vector<float> sorted = times[w];
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 4];
+  };
+  size_t best = 0;
+  for (size_t w = 1; w < ways.size(); ++w) {
+    if (typical(w) < typical(best)) best = w;
+  }
+  return ways[best];
+}
+
 }  // namespace
 
 Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link) {
+  constexpr int64_t kLongest = 256 * 1024;
   Colors best;
   Seconds least{1e30};
   for (const int colors : {1, 2, 4, 8, 16, ranks}) {
     if (colors > std::min(ranks, kTags / 2)) continue;
-    for (int64_t chunk = 1024; chunk <= 256 * 1024; chunk *= 2) {
+    for (int64_t chunk = 1024; chunk <= std::min(kLongest, link.longest.value / 4); chunk *= 2) {
       const Colors options{.colors = colors, .chunk = chunk};
       const Seconds time = colors_time(form, ranks, count, link, options);
       if (time < least) {
@@ -84,27 +164,52 @@ Way fastest(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   return best;
 }
 
+Way fastest_trees_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience) {
+  return least_time(c, count, trees(c.size(), count, link), patience);
+}
+
+Way fastest_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience) {
+  std::vector<Way> ways = trees(c.size(), count, link);
+  for (const Algorithm other : {Algorithm::direct, Algorithm::ring, Algorithm::halving}) {
+    ways.emplace_back(other);
+  }
+  return least_time(c, count, std::move(ways), patience);
+}
+
 LinkSpeed measure_links(Communicator& c, Seconds patience) {
   constexpr int64_t kLarge = 256 * 1024;
   constexpr int kMany = 32;
-  constexpr size_t kColumns = 4;
   const Seconds small = time_of(c, 2, 1, 20, patience);
   const Seconds many = time_of(c, 2 * kMany, kMany, 10, patience);
-  const Seconds large = time_of(c, kLarge, 1, 5, patience);
-  // Everybody must choose alike, so all take the slowest: the maximum, passed around as a sum of
-  // one-hot rows.
-  std::vector<float> all(kColumns * static_cast<size_t>(c.size()), 0.0F);
-  const std::span<float> own = std::span(all).subspan(kColumns * static_cast<size_t>(c.rank()));
-  own[0] = static_cast<float>(small.value);
-  own[1] = static_cast<float>(std::max(0.0, large.value - small.value) / (4.0 * kLarge));
-  own[2] = static_cast<float>(time_to_add(kLarge).value / (4.0 * kLarge));
-  own[3] = static_cast<float>(std::max(0.0, many.value - small.value) / (kMany - 1));
-  wait(ring_allreduce(c, all, 0), patience, "exchanging what the links do");
+  // The same bytes in one message and in several: by the first lengths that are hardly slower than
+  // the best, how long messages should be.
+  constexpr int kPieces[] = {1, 8, 32};
+  std::vector<float> own = {
+      static_cast<float>(small.value),
+      static_cast<float>(std::max(0.0, many.value - small.value) / (kMany - 1)),
+      static_cast<float>(time_to_add(kLarge).value)};
+  for (const int pieces : kPieces) {
+    own.push_back(static_cast<float>(time_of(c, kLarge, pieces, 5, patience).value));
+  }
+  const std::vector<float> slowest = largest_of_all(c, own, patience);
+
+  constexpr double kBytes = 4.0 * kLarge;
   LinkSpeed link;
-  double* const slowest[kColumns] = {&link.latency.value, &link.per_byte.value,
-                                     &link.add_per_byte.value, &link.per_message.value};
-  for (size_t i = 0; i < all.size(); ++i) {
-    *slowest[i % kColumns] = std::max<double>(*slowest[i % kColumns], all[i]);
+  link.latency.value = slowest[0];
+  link.per_message.value = slowest[1];
+  link.add_per_byte.value = slowest[2] / kBytes;
+  const std::span<const float> large = std::span(slowest).subspan(3);
+  const float least = *std::ranges::min_element(large);
+  const auto per_byte = [&](float time) {
+    return Seconds{std::max(0.0, time - link.latency.value) / kBytes};
+  };
+  link.long_per_byte = per_byte(large[0]);
+  for (size_t i = 0; i < large.size(); ++i) {
+    constexpr float kHardly = 1.05F;
+    if (large[i] > kHardly * least) continue;
+    link.longest = {i == 0 ? std::numeric_limits<int64_t>::max() : 4 * kLarge / kPieces[i]};
+    link.per_byte = per_byte(large[i]);
+    break;
   }
   return link;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Which algorithm sums a message fastest, from the cost formulas and what the links were measured
-// to do.
+// Which algorithm sums a message fastest: by the cost formulas and what the links were measured to
+// do, or, where the ranks are there to try it, by trying.
 
 #include "convoy/comm/algorithm.hpp"
 
@@ -9,6 +9,13 @@ namespace convoy::comm {
 /// The way with the least predicted time. The library is not among them: its time is not known
 /// beforehand, and nobody says in which order it adds.
 Way fastest(Form form, int ranks, int64_t count, const LinkSpeed& link);
+
+/// The way that took least time when tried with so many values, or with 1 Mi if there are more:
+/// for what the formulas leave out, such as how a library's long messages get in each other's way.
+/// Collective; every rank gets the same. Takes a few sums of each promising way.
+Way fastest_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience);
+/// The same among different trees.
+Way fastest_trees_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience);
 
 /// The number of colors and the chunk with the least predicted time.
 Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link);

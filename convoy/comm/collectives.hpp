@@ -53,12 +53,20 @@ inline std::span<float> at(std::span<float> values, const Strip& s) {
 
 /// What a link and a core can do: a message of n bytes takes latency + n·per_byte, each further one
 /// that is under way at the same time takes per_message of a core, and adding n bytes takes
-/// n·add_per_byte.
+/// n·add_per_byte. Messages over `longest` take long_per_byte: MPI libraries then ask the receiver
+/// first, and the answer waits behind what else is on its way.
 struct LinkSpeed {
   Seconds latency;
   Seconds per_byte;
   Seconds add_per_byte;
   Seconds per_message;
+  Seconds long_per_byte;
+  Bytes longest;
+  /// Of all `bytes`, in messages of this length.
+  Seconds transfer(double bytes, double message) const {
+    return {bytes *
+            (message > static_cast<double>(longest.value) ? long_per_byte : per_byte).value};
+  }
 };
 
 // ---- direct (direct.cpp): least bytes, two steps, a message for every pair of ranks -------------

@@ -147,7 +147,9 @@ std::deque<Color> work_of(Communicator& c, std::span<float> values, const Strips
   const int colors = usable_colors(c.size(), options);
   std::deque<Color> all;
   int64_t covered = 0;
-  for (int color = 0; color < colors; ++color) {
+  for (int i = 0; i < colors; ++i) {
+    // Each rank begins with another color: all at once to one root would leave the others idle.
+    const int color = (i + c.rank() * colors / c.size() + 1) % colors;
     const Strip& s = strips[static_cast<size_t>(root_of(color, c.size(), colors))];
     covered += s.size();
     all.push_back({c, at(values, s), options.chunk, tree_place(c.rank(), c.size(), color, colors),
@@ -248,10 +250,11 @@ Seconds colors_time(Form form, int ranks, int64_t count, const LinkSpeed& link,
   const double ways = form == Form::allreduce ? 2 : 1;
   const int levels = depth(ranks, colors);
   // While the first chunk climbs from the second level on, the upper links are idle.
-  const double idle = (levels - 1) * std::min(colors, ranks - 1) * chunk * link.per_byte.value;
+  const double idle =
+      (levels - 1) * std::min(colors, ranks - 1) * link.transfer(chunk, chunk).value;
   return {ways * (levels * link.latency.value + idle) +
           static_cast<double>(most.messages) * link.per_message.value +
-          static_cast<double>(most.bytes.value) * link.per_byte.value +
+          link.transfer(static_cast<double>(most.bytes.value), chunk).value +
           added * link.add_per_byte.value};
 }
 

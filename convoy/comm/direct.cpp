@@ -102,9 +102,10 @@ Traffic direct_traffic(Form form, int rank, const Strips& strips) {
 
 Seconds direct_time(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   if (ranks < 2) return {0};
-  const double moved = 4.0 * static_cast<double>(count) * (ranks - 1) / ranks;
+  const double strip = 4.0 * static_cast<double>(count) / ranks;
+  const double moved = strip * (ranks - 1);
   const double step =
-      link.latency.value + (ranks - 2) * link.per_message.value + moved * link.per_byte.value;
+      link.latency.value + (ranks - 2) * link.per_message.value + link.transfer(moved, strip).value;
   const double adding = moved * link.add_per_byte.value;
   if (form == Form::part_broadcast) return {step};
   return {form == Form::part_reduce ? step + adding : 2 * step + adding};

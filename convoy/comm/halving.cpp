@@ -128,13 +128,16 @@ Traffic halving_traffic(Form form, int rank, const Strips& strips) {
 Seconds halving_time(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   const Fold fold(ranks);
   const double bytes = 4.0 * static_cast<double>(count);
-  double steps = std::bit_width(static_cast<unsigned>(fold.power)) - 1;
-  double moved = bytes * (1.0 - 1.0 / fold.power);
-  if (fold.extra > 0) {
-    steps += 1;
-    moved += bytes;
+  double round = 0;
+  double moved = 0;
+  const auto step = [&](double message) {
+    round += link.latency.value + link.transfer(message, message).value;
+    moved += message;
+  };
+  for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
+    step(bytes * distance / fold.power);
   }
-  const double round = steps * link.latency.value + moved * link.per_byte.value;
+  if (fold.extra > 0) step(bytes);
   const double adding = moved * link.add_per_byte.value;
   if (form == Form::part_broadcast) return {round};
   return {form == Form::part_reduce ? round + adding : 2 * round + adding};

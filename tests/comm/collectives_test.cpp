@@ -192,13 +192,27 @@ TEST(Algorithms, OfTheMpiLibraryNeedMpi) {
                Error);
 }
 
+LinkSpeed link_with(double latency, double per_message) {
+  LinkSpeed link;
+  link.latency.value = latency;
+  link.per_message.value = per_message;
+  link.per_byte.value = 1e-9;
+  link.long_per_byte.value = 2e-9;
+  link.longest = {1 << 16};
+  return link;
+}
+
 TEST(Choice, TakesFewStepsForSmallMessagesAndFewMessagesWhereTheyCost) {
-  const LinkSpeed slow_start{Seconds{1e-3}, Seconds{1e-9}, Seconds{1e-11}, Seconds{1e-7}};
-  const Way small = fastest(Form::allreduce, 8, 1000, slow_start);
-  EXPECT_TRUE(small.algorithm == Algorithm::direct || small.algorithm == Algorithm::colors)
-      << to_string(small.algorithm);
-  const LinkSpeed dear_messages{Seconds{1e-6}, Seconds{1e-9}, Seconds{1e-11}, Seconds{1e-3}};
-  EXPECT_EQ(fastest(Form::allreduce, 8, 1000, dear_messages).algorithm, Algorithm::halving);
+  const Way small = fastest(Form::allreduce, 8, 1000, link_with(1e-3, 1e-7));
+  EXPECT_EQ(small.algorithm, Algorithm::direct) << to_string(small.algorithm);
+  const Way dear_messages = fastest(Form::allreduce, 8, 1000, link_with(1e-6, 1e-3));
+  EXPECT_EQ(dear_messages.algorithm, Algorithm::halving) << to_string(dear_messages.algorithm);
+}
+
+TEST(Choice, KeepsChunksShortWhereLongMessagesAreSlow) {
+  const Way large = fastest(Form::allreduce, 8, 10'000'000, link_with(1e-4, 1e-6));
+  EXPECT_EQ(large.algorithm, Algorithm::colors) << to_string(large.algorithm);
+  EXPECT_LE(4 * large.colors.chunk, 1 << 16);
 }
 
 TEST(Choice, IsTheSameOnAllRanks) {
@@ -209,6 +223,20 @@ TEST(Choice, IsTheSameOnAllRanks) {
     const float mine = values[0];
     wait(ring_allreduce(c, values, 0), kPatience, "the sum");
     EXPECT_FLOAT_EQ(values[0], 4 * mine);
+  });
+}
+
+TEST(Choice, ByTryingIsTheSameOnAllRanks) {
+  run_as_threads(5, [](Communicator& c) {
+    const LinkSpeed link = measure_links(c, kPatience);
+    for (const int64_t count : {0, 100, 50000}) {
+      const Way way = fastest_tried(c, count, link, kPatience);
+      EXPECT_NE(way.algorithm, Algorithm::library);
+      EXPECT_EQ(fastest_trees_tried(c, count, link, kPatience).algorithm, Algorithm::colors);
+      std::vector<float> values = values_of(c.rank(), count);
+      wait(allreduce(c, values, 0, way), kPatience, "the sum");  // ends only if all do the same
+      EXPECT_EQ(values, sum_of(5, count));
+    }
   });
 }
 
