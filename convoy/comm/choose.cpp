@@ -85,43 +85,47 @@ std::vector<Way> trees(int ranks, int64_t count, const LinkSpeed& link) {
   return ways;
 }
 
-Way least_time(Communicator& c, int64_t count, std::vector<Way> ways, Seconds patience) {
+/// A way, and what its sums took so far; all ranks have the same times.
+struct Tried {
+  Way way;
+  std::vector<float> times = {};
+
+  float least() const { return *std::ranges::min_element(times); }
+  /// The median without the first, which is often slow.
+  float typical() const {
+    std::vector<float> sorted(times.begin() + 1, times.end());
+    std::ranges::sort(sorted);
+    return sorted[sorted.size() / 2];
+  }
+};
+
+void drop_hopeless(std::vector<Tried>& all) {
+  constexpr float kHopeless = 1.5F;
+  float best = all.front().least();
+  for (const Tried& tried : all) best = std::min(best, tried.least());
+  std::erase_if(all, [&](const Tried& tried) { return tried.least() > kHopeless * best; });
+}
+
+Way least_time(Communicator& c, int64_t count, const std::vector<Way>& ways, Seconds patience) {
   constexpr int64_t kEnough = 1024 * 1024;
   constexpr int kAtLeast = 4;
-  constexpr int kAtMost = 24;
-  constexpr double kBudget = 0.05;  // seconds for each way
-  constexpr double kHopeless = 1.5;
+  constexpr int kAtMost = 30;
+  constexpr double kBudget = 0.2;  // seconds for each way
   std::vector<float> values(static_cast<size_t>(std::min(count, kEnough)));
-  std::vector<std::vector<float>> times(ways.size());
+  std::vector<Tried> all;
+  for (const Way& way : ways) all.push_back({way});
   double spent = 0;
   for (int round = 0; round < kAtLeast || (round < kAtMost && spent < kBudget); ++round) {
-    for (size_t w = 0; w < ways.size(); ++w) {
+    for (Tried& tried : all) {
       const Seconds begin = now();
-      wait(allreduce(c, values, 0, ways[w]), patience, "trying ways to sum");
+      wait(allreduce(c, values, 0, tried.way), patience, "trying ways to sum");
       const float took[] = {static_cast<float>((now() - begin).value)};
-      times[w].push_back(largest_of_all(c, took, patience)[0]);
-      spent += static_cast<double>(times[w].back()) / static_cast<double>(ways.size());
+      tried.times.push_back(largest_of_all(c, took, patience)[0]);
+      spent += static_cast<double>(tried.times.back()) / static_cast<double>(all.size());
     }
-    // By what has been seen so far. All ranks have the same times.
-    float best = times[0].back();
-    for (const auto& of_way : times) best = std::min(best, *std::ranges::min_element(of_way));
-    for (size_t w = ways.size(); w-- > 0;) {
-      if (*std::ranges::min_element(times[w]) <= kHopeless * best) continue;
-      ways.erase(ways.begin() + static_cast<int64_t>(w));
-      times.erase(times.begin() + static_cast<int64_t>(w));
-    }
+    drop_hopeless(all);
   }
-  // The lower quartile: the first time is often slow, and so is whatever the machine disturbs.
-  const auto typical = [&](size_t w) {
-    std::vector<float> sorted = times[w];
-    std::ranges::sort(sorted);
-    return sorted[sorted.size() / 4];
-  };
-  size_t best = 0;
-  for (size_t w = 1; w < ways.size(); ++w) {
-    if (typical(w) < typical(best)) best = w;
-  }
-  return ways[best];
+  return std::ranges::min_element(all, {}, &Tried::typical)->way;
 }
 
 }  // namespace
@@ -173,7 +177,7 @@ Way fastest_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds
   for (const Algorithm other : {Algorithm::direct, Algorithm::ring, Algorithm::halving}) {
     ways.emplace_back(other);
   }
-  return least_time(c, count, std::move(ways), patience);
+  return least_time(c, count, ways, patience);
 }
 
 LinkSpeed measure_links(Communicator& c, Seconds patience) {
