@@ -20,6 +20,10 @@ namespace {
 
 /// Chunks on their way from or to one rank: enough to keep the link busy while one is added.
 constexpr int64_t kWindow = 4;
+/// Chunks for each level of a tree that a rank may have sent up and not yet got back: without a
+/// limit, the connections that TCP favours run ahead, and at the end the others have the links to
+/// themselves and leave most idle.
+constexpr int64_t kAhead = 4;
 
 int64_t chunks_of(int64_t count, int64_t chunk) {
   return (count + chunk - 1) / chunk;
@@ -32,7 +36,9 @@ struct Color {
   int64_t chunk;
   TreePlace place;
   int up_tag, down_tag;
-  int64_t summed = 0;  // chunks that are the sum over this rank's subtree
+  int64_t ahead;          // chunks that may be sent up before one comes down
+  int64_t summed = 0;     // chunks that are the sum over this rank's subtree
+  int64_t came_down = 0;  // chunks that are the sum over all ranks
   std::vector<std::unique_ptr<Request>> up_sends = {};  // by chunk; none where nothing was sent
 
   int64_t chunks() const { return chunks_of(static_cast<int64_t>(values.size()), chunk); }
@@ -82,6 +88,8 @@ Task go_up(Color& color) {
       add_to(from_child.buffers[i % kWindow].floats().first(color.piece(i).size()), color.piece(i));
     }
     if (color.place.parent >= 0) {
+      const auto may_send = [&color, i] { return i < color.came_down + color.ahead; };
+      if (!may_send()) co_await Until(may_send, "earlier chunks to come down");
       color.up_sends.push_back(
           color.c.send(color.place.parent, color.up_tag, bytes_of(color.piece(i))));
     }
@@ -111,6 +119,7 @@ Task go_down(Color& color) {
       co_await std::move(arriving.front());
       arriving.pop_front();
     }
+    ++color.came_down;
     Requests to_children;
     for (const int child : color.place.children) {
       to_children.add(color.c.send(child, color.down_tag, bytes_of(color.piece(i))));
@@ -153,7 +162,8 @@ std::deque<Color> work_of(Communicator& c, std::span<float> values, const Strips
     const Strip& s = strips[static_cast<size_t>(root_of(color, c.size(), colors))];
     covered += s.size();
     all.push_back({c, at(values, s), options.chunk, tree_place(c.rank(), c.size(), color, colors),
-                   tag * kTags + 2 * color, tag * kTags + 2 * color + 1});
+                   tag * kTags + 2 * color, tag * kTags + 2 * color + 1,
+                   kAhead * depth(c.size(), colors)});
   }
   check(covered == static_cast<int64_t>(values.size()), "only roots of trees own strips");
   return all;
@@ -189,7 +199,10 @@ Task colors_part_reduce(Communicator& c, std::span<float> values, Strips strips,
                         Colors options) {
   std::deque<Color> work = work_of(c, values, strips, tag, options);
   Tasks tasks;
-  for (Color& color : work) tasks.add(go_up(color));
+  for (Color& color : work) {
+    color.ahead = color.chunks();  // nothing comes down
+    tasks.add(go_up(color));
+  }
   co_await std::move(tasks);
 }
 
