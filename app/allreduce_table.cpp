@@ -41,8 +41,8 @@ class Bench {
   double budget_;
   int64_t count_;
   AlignedBuffer buffer_;
+  AlignedBuffer copy_;  // only where ranks share a node
   std::optional<comm::TwoLevelSum> two_level_;
-  comm::LinkSpeed between_;
   std::vector<AllreduceWay> ways_;
 };
 
@@ -97,6 +97,7 @@ void Bench::add_on_node(const comm::LinkSpeed& link) {
     two_level_.reset();
     return;
   }
+  ways_.pop_back();  // the choice among messages
   const comm::Way way = comm::fastest(comm::Form::allreduce, two_level_->nodes(),
                                       count_ / two_level_->senders(), link);
   const bool one_node = two_level_->nodes() == 1;
@@ -104,10 +105,17 @@ void Bench::add_on_node(const comm::LinkSpeed& link) {
       one_node ? "shared" : "two-level", two_level_->own(),
       [this, way] { comm::wait(two_level_->allreduce(3, way), patience_, "on the node"); },
       one_node ? "" : "between nodes: " + describe(way)};
+  if (one_node) {
+    copy_ = AlignedBuffer::of_floats(count_);
+    ways_.push_back({"copy",
+                     {},
+                     [this] { std::ranges::copy(buffer_.floats(), copy_.floats().begin()); },
+                     "no sum: reads and writes as many bytes as shared, the memory's limit"});
+  }
   AllreduceWay chosen = shared;
   chosen.note = shared.name + (one_node ? "" : ", " + shared.note);
   chosen.name = "auto";
-  ways_.back() = shared;
+  ways_.push_back(std::move(shared));
   ways_.push_back(std::move(chosen));
 }
 

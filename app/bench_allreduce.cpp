@@ -1,6 +1,9 @@
 // convoy bench allreduce: every way to sum over the ranks of a job, beside the MPI library's own,
 // in one run. Started by mpirun; rank 0 prints.
 
+#include <fmt/format.h>
+
+#include "convoy/base/error.hpp"
 #include "convoy/comm/mpi.hpp"
 
 #include "app/allreduce_table.hpp"
@@ -15,7 +18,15 @@ void add_bench_allreduce(CLI::App& bench, Run& run) {
   verb->callback([&run, a] {
     run = [a] {
       comm::MpiSession session;
-      return compare_allreduce(session.world(), *a, nullptr);
+      try {
+        return compare_allreduce(session.world(), *a, nullptr);
+      } catch (const InputError&) {
+        throw;  // which all ranks do alike
+      } catch (const std::exception& error) {
+        // The others may wait for this rank, so it cannot just leave.
+        fmt::print(stderr, "convoy: rank {}: {}\n", session.world().rank(), error.what());
+        session.abort(1);
+      }
     };
   });
 }
