@@ -33,3 +33,16 @@ foreach(ranks 1 2 3 5)
   set_tests_properties(mpi.${ranks}_ranks_keep_the_contract PROPERTIES LABELS mpi TIMEOUT 120
     RUN_SERIAL ON)
 endforeach()
+
+# The same between hosts. Each has a mini-cluster of its own, with its own name and addresses, so
+# that it collides neither with another test nor with a user's.
+function(convoy_minicluster_test name prefix subnet hosts)
+  add_test(NAME minicluster.${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/tests/on_minicluster
+    ${prefix} ${subnet} ${hosts} ${ARGN})
+  set_tests_properties(minicluster.${name} PROPERTIES LABELS minicluster SKIP_RETURN_CODE 77
+    TIMEOUT 180 RUN_SERIAL ON)
+endfunction()
+convoy_minicluster_test(Hosts_can_be_reached_cut_and_killed convoytest1 10.78.1 3
+  ${CMAKE_CURRENT_SOURCE_DIR}/tests/minicluster_works)
+convoy_minicluster_test(Three_hosts_keep_the_contract convoytest2 10.78.2 3
+  ${CMAKE_CURRENT_SOURCE_DIR}/scripts/minicluster mpirun $<TARGET_FILE:tests_mpi_contract>)

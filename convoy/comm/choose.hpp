@@ -1,28 +1,27 @@
 #pragma once
-// Which algorithm sums a message fastest, from the cost formulas and what the links were measured
-// to do.
+// Which algorithm sums a message fastest: by the cost formulas and what the links were measured to
+// do, or, where the ranks are there to try it, by trying.
 
-#include <string>
-#include <vector>
-
-#include "convoy/comm/collectives.hpp"
+#include "convoy/comm/algorithm.hpp"
 
 namespace convoy::comm {
 
-enum class Sum { ring, halving, colors };
-inline constexpr Sum kSums[] = {Sum::ring, Sum::halving, Sum::colors};
-const char* to_string(Sum algorithm);
-/// Throws InputError for anything but "ring", "halving" or "colors".
-Sum parse_sum(const std::string& name);
+/// The way with the least predicted time. The library is not among them: its time is not known
+/// beforehand, and nobody says in which order it adds.
+Way fastest(Form form, int ranks, int64_t count, const LinkSpeed& link);
 
-/// Starts the named one; colors with the best chunk for this link.
-Task allreduce(Communicator& c, std::span<float> values, int tag, Sum algorithm,
-               const LinkSpeed& link);
-Seconds predicted_time(int ranks, int64_t count, Sum algorithm, const LinkSpeed& link);
-Sum fastest(int ranks, int64_t count, const LinkSpeed& link);
+/// The way that took least time when tried with so many values, or with 1 Mi if there are more:
+/// for what the formulas leave out, such as how a library's long messages get in each other's way.
+/// Collective; every rank gets the same. Takes a few sums of each promising way.
+Way fastest_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience);
+/// The same among different trees.
+Way fastest_trees_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds patience);
 
 /// The number of colors and the chunk with the least predicted time.
-Colors best_colors(int ranks, int64_t count, const LinkSpeed& link);
+Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link);
+
+/// This algorithm, with the best trees if it has any.
+Way tuned(Algorithm algorithm, Form form, int ranks, int64_t count, const LinkSpeed& link);
 
 /// Measures latency and bandwidth between neighbours, all at once, and how fast this core adds.
 /// Collective; every rank gets the same: the slowest of all.

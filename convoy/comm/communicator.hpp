@@ -18,7 +18,7 @@
 namespace convoy::comm {
 
 /// A send or receive that was started. Its bytes belong to it until it is done; a request that is
-/// given up before that is cancelled where possible.
+/// given up before that is cancelled where possible. It does not outlive its communicator.
 class Request {
  public:
   virtual ~Request() = default;
@@ -34,6 +34,11 @@ struct Traffic {
   int64_t messages = 0;
   Bytes bytes;
   bool operator==(const Traffic&) const = default;
+  Traffic& operator+=(const Traffic& other) {
+    messages += other.messages;
+    bytes += other.bytes;
+    return *this;
+  }
   friend Traffic operator-(const Traffic& a, const Traffic& b) {
     return {a.messages - b.messages, a.bytes - b.bytes};
   }

@@ -7,11 +7,12 @@
 //   step 1    0↔1, 2↔3: quarter    step 1    0↔2, 1↔3: half
 //
 // Otherwise the first 2·(N − P) ranks, P the largest power of two, pair up: the odd one gives all
-// its values to the even one and gets the result at the end.
+// its values to the even one, owns nothing, and gets the result at the end.
 
 #include <algorithm>
 #include <bit>
 
+#include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
 #include "convoy/comm/collectives.hpp"
 
@@ -31,40 +32,45 @@ struct Fold {
   int rank(int place) const { return place < extra ? 2 * place : place + extra; }
 };
 
-/// The range of values that a place still sums after the steps down to distance `distance`.
-Strip range_of(int64_t count, int place, int power, int distance) {
+/// The values that the strips of `distance` places, of which `place` is one, cover together.
+Strip range_of(const Strips& strips, const Fold& fold, int place, int distance) {
   const int first = place / distance * distance;
-  return {strip_of(count, first, power).begin, strip_of(count, first + distance - 1, power).end};
-}
-
-std::span<float> at(std::span<float> values, const Strip& s) {
-  return values.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.size()));
+  return {strips[static_cast<size_t>(fold.rank(first))].begin,
+          strips[static_cast<size_t>(fold.rank(first + distance - 1))].end};
 }
 
 }  // namespace
 
-Task halving_allreduce(Communicator& c, std::span<float> values, int tag) {
+Strips halving_strips(int64_t count, int ranks, Edges edges) {
+  const Fold fold(ranks);
+  const Strips parts = even_strips(count, fold.power, edges);
+  Strips strips;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int place = fold.place(rank);
+    const int64_t end = rank == 0 ? 0 : strips.back().end;
+    strips.push_back(place < 0 ? Strip{end, end} : parts[static_cast<size_t>(place)]);
+  }
+  return strips;
+}
+
+Task halving_part_reduce(Communicator& c, std::span<float> values, Strips strips, int tag) {
   const Fold fold(c.size());
   const int place = fold.place(c.rank());
-  const auto count = static_cast<int64_t>(values.size());
   if (place < 0) {
+    check(strips[static_cast<size_t>(c.rank())].size() == 0, "a surplus rank owns nothing");
     co_await c.send(c.rank() - 1, tag * kTags, bytes_of(values));
-    co_await c.receive(c.rank() - 1, tag * kTags, bytes_of(values));
     co_return;
   }
   const bool folded = c.rank() < 2 * fold.extra;
-  AlignedBuffer scratch = AlignedBuffer::of_floats(
-      folded ? count
-             : (fold.power > 1 ? range_of(count, place, fold.power, fold.power / 2).size() : 0));
+  AlignedBuffer scratch = AlignedBuffer::of_floats(static_cast<int64_t>(values.size()));
   if (folded) {
-    const std::span<float> arrived = scratch.floats().first(values.size());
-    co_await c.receive(c.rank() + 1, tag * kTags, bytes_of(arrived));
-    add_to(arrived, values);
+    co_await c.receive(c.rank() + 1, tag * kTags, bytes_of(scratch.floats()));
+    add_to(scratch.floats(), values);
   }
   for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
     const int partner = place ^ distance;
-    const std::span<float> keep = at(values, range_of(count, place, fold.power, distance));
-    const std::span<float> give = at(values, range_of(count, partner, fold.power, distance));
+    const std::span<float> keep = at(values, range_of(strips, fold, place, distance));
+    const std::span<float> give = at(values, range_of(strips, fold, partner, distance));
     const std::span<float> arrived = scratch.floats().first(keep.size());
     Requests both;
     both.add(c.receive(fold.rank(partner), tag * kTags, bytes_of(arrived)));
@@ -72,46 +78,69 @@ Task halving_allreduce(Communicator& c, std::span<float> values, int tag) {
     co_await std::move(both);
     add_to(arrived, keep);
   }
-  for (int distance = 1; distance < fold.power; distance *= 2) {
-    const int partner = place ^ distance;
-    Requests both;
-    both.add(c.receive(fold.rank(partner), tag * kTags,
-                       bytes_of(at(values, range_of(count, partner, fold.power, distance)))));
-    both.add(c.send(fold.rank(partner), tag * kTags,
-                    bytes_of(at(values, range_of(count, place, fold.power, distance)))));
-    co_await std::move(both);
-  }
-  if (folded) co_await c.send(c.rank() + 1, tag * kTags, bytes_of(values));
 }
 
-Traffic halving_traffic(int rank, int ranks, int64_t count) {
-  const Fold fold(ranks);
+Task halving_part_broadcast(Communicator& c, std::span<float> values, Strips strips, int tag) {
+  const Fold fold(c.size());
+  const int place = fold.place(c.rank());
+  if (place < 0) {
+    co_await c.receive(c.rank() - 1, tag * kTags, bytes_of(values));
+    co_return;
+  }
+  for (int distance = 1; distance < fold.power; distance *= 2) {
+    const int partner = place ^ distance;
+    const std::span<float> theirs = at(values, range_of(strips, fold, partner, distance));
+    const std::span<float> mine = at(values, range_of(strips, fold, place, distance));
+    Requests both;
+    both.add(c.receive(fold.rank(partner), tag * kTags, bytes_of(theirs)));
+    both.add(c.send(fold.rank(partner), tag * kTags, bytes_of(mine)));
+    co_await std::move(both);
+  }
+  if (c.rank() < 2 * fold.extra) co_await c.send(c.rank() + 1, tag * kTags, bytes_of(values));
+}
+
+Task halving_allreduce(Communicator& c, std::span<float> values, int tag) {
+  const Strips strips = halving_strips(static_cast<int64_t>(values.size()), c.size());
+  co_await halving_part_reduce(c, values, strips, tag);
+  co_await halving_part_broadcast(c, values, strips, tag);
+}
+
+Traffic halving_traffic(Form form, int rank, const Strips& strips) {
+  const Fold fold(static_cast<int>(strips.size()));
   const int place = fold.place(rank);
   Traffic t;
-  const auto send = [&](int64_t values) {
-    ++t.messages;
-    t.bytes += Bytes{4 * values};
-  };
-  if (place < 0 || rank < 2 * fold.extra) send(count);
-  if (place < 0) return t;
-  for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
-    send(range_of(count, place ^ distance, fold.power, distance).size());
-    send(range_of(count, place, fold.power, distance).size());
+  if (place < 0) {
+    if (form != Form::part_broadcast) t += {1, Bytes{4 * count_of(strips)}};
+    return t;
   }
+  for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
+    if (form != Form::part_broadcast) {
+      t += {1, Bytes{4 * range_of(strips, fold, place ^ distance, distance).size()}};
+    }
+    if (form != Form::part_reduce) {
+      t += {1, Bytes{4 * range_of(strips, fold, place, distance).size()}};
+    }
+  }
+  if (rank < 2 * fold.extra && form != Form::part_reduce) t += {1, Bytes{4 * count_of(strips)}};
   return t;
 }
 
-Seconds halving_time(int ranks, int64_t count, const LinkSpeed& link) {
+Seconds halving_time(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   const Fold fold(ranks);
   const double bytes = 4.0 * static_cast<double>(count);
-  const double steps = std::bit_width(static_cast<unsigned>(fold.power)) - 1;
-  const double moved = bytes * (1.0 - 1.0 / fold.power);
-  double time =
-      2 * steps * link.latency.value + moved * (2 * link.per_byte.value + link.add_per_byte.value);
-  if (fold.extra > 0) {
-    time += 2 * link.latency.value + bytes * (2 * link.per_byte.value + link.add_per_byte.value);
+  double round = 0;
+  double moved = 0;
+  const auto step = [&](double message) {
+    round += link.latency.value + link.transfer(message, message).value;
+    moved += message;
+  };
+  for (int distance = fold.power / 2; distance >= 1; distance /= 2) {
+    step(bytes * distance / fold.power);
   }
-  return {time};
+  if (fold.extra > 0) step(bytes);
+  const double adding = moved * link.add_per_byte.value;
+  if (form == Form::part_broadcast) return {round};
+  return {form == Form::part_reduce ? round + adding : 2 * round + adding};
 }
 
 }  // namespace convoy::comm

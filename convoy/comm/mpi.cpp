@@ -1,7 +1,9 @@
 #include "convoy/comm/mpi.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 
 #include <fmt/format.h>
@@ -21,44 +23,158 @@ void must(int code, const char* what) {
   fail("MPI: {}: {}", what, std::string(text.data(), static_cast<size_t>(length)));
 }
 
-int count_of(size_t bytes) {
+int bytes_count(size_t bytes) {
   check(bytes <= static_cast<size_t>(std::numeric_limits<int>::max()),
         "a message is shorter than 2 GiB");
   return static_cast<int>(bytes);
 }
 
+class MpiRequest;
+
+/// What is under way on one communicator. MPI makes progress on everything whenever it is asked
+/// about anything, and that is what costs: so all requests are tested together, and only when one
+/// of them is asked for a second time since.
+class UnderWay {
+ public:
+  void add(MPI_Request request, MpiRequest* owner) {
+    requests_.push_back(request);
+    owners_.push_back(owner);
+  }
+  /// Forgets a request, which its owner gives up.
+  MPI_Request remove(const MpiRequest* owner);
+  void test();
+  int64_t tests() const { return tests_; }
+
+ private:
+  void erase(size_t index) {
+    requests_[index] = requests_.back();
+    requests_.pop_back();
+    owners_[index] = owners_.back();
+    owners_.pop_back();
+  }
+
+  std::vector<MPI_Request> requests_;
+  std::vector<MpiRequest*> owners_;
+  std::vector<int> completed_;
+  std::vector<MPI_Status> statuses_;
+  int64_t tests_ = 0;
+};
+
 class MpiRequest : public Request {
  public:
-  MpiRequest(MPI_Request request, std::string text, int expected)
-      : request_(request), text_(std::move(text)), expected_(expected) {}
+  /// `expected` bytes are to arrive; −1: nothing does.
+  MpiRequest(UnderWay& under_way, MPI_Request request, int expected)
+      : under_way_(under_way), expected_(expected) {
+    under_way_.add(request, this);
+  }
+  MpiRequest(const MpiRequest&) = delete;
+  MpiRequest& operator=(const MpiRequest&) = delete;
   ~MpiRequest() override {
+    if (done_) return;
+    MPI_Request open = under_way_.remove(this);
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (request_ == MPI_REQUEST_NULL || finalized != 0) return;
-    MPI_Cancel(&request_);
-    MPI_Request_free(&request_);
+    if (finalized != 0 || !can_be_cancelled()) return;
+    MPI_Cancel(&open);
+    MPI_Request_free(&open);
   }
   bool done() override {
-    if (request_ == MPI_REQUEST_NULL) return true;
-    int flag = 0;
-    MPI_Status status;
-    must(MPI_Test(&request_, &flag, &status), text_.c_str());
-    if (flag == 0) return false;
-    if (expected_ >= 0) {
-      int arrived = 0;
-      MPI_Get_count(&status, MPI_BYTE, &arrived);
-      if (arrived != expected_) {
-        fail("{}: a message of {} bytes arrived where {} were expected", text_, arrived, expected_);
-      }
+    if (!done_ && asked_ == under_way_.tests()) under_way_.test();
+    asked_ = under_way_.tests();
+    if (!done_) return false;
+    must(error_, describe().c_str());
+    if (arrived_ != expected_ && expected_ >= 0) {
+      fail("{}: a message of {} bytes arrived where {} were expected", describe(), arrived_,
+           expected_);
     }
     return true;
   }
-  std::string describe() const override { return text_; }
+  void complete(int error, const MPI_Status& status) {
+    done_ = true;
+    error_ = error;
+    if (expected_ >= 0) MPI_Get_count(&status, MPI_BYTE, &arrived_);
+  }
+
+ protected:
+  virtual bool can_be_cancelled() const { return true; }
 
  private:
-  MPI_Request request_;
-  std::string text_;
+  UnderWay& under_way_;
   int expected_;
+  int arrived_ = 0;
+  int error_ = MPI_SUCCESS;
+  bool done_ = false;
+  int64_t asked_ = -1;
+};
+
+MPI_Request UnderWay::remove(const MpiRequest* owner) {
+  const auto found = std::find(owners_.begin(), owners_.end(), owner);
+  const auto index = static_cast<size_t>(found - owners_.begin());
+  const MPI_Request request = requests_[index];
+  erase(index);
+  return request;
+}
+
+void UnderWay::test() {
+  ++tests_;
+  completed_.resize(requests_.size());
+  statuses_.resize(requests_.size());
+  int count = 0;
+  const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
+                                completed_.data(), statuses_.data());
+  if (code != MPI_ERR_IN_STATUS) must(code, "testing what is under way");
+  if (count <= 0) return;  // or MPI_UNDEFINED
+  for (int i = 0; i < count; ++i) {
+    const MPI_Status& status = statuses_[static_cast<size_t>(i)];
+    owners_[static_cast<size_t>(completed_[static_cast<size_t>(i)])]->complete(
+        code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS, status);
+  }
+  std::sort(completed_.begin(), completed_.begin() + count, std::greater<>());
+  for (int i = 0; i < count; ++i) erase(static_cast<size_t>(completed_[static_cast<size_t>(i)]));
+}
+
+/// A message to or from one rank.
+class MpiMessage : public MpiRequest {
+ public:
+  MpiMessage(UnderWay& under_way, MPI_Request request, int expected, const char* what, size_t bytes,
+             int peer, const std::string& host)
+      : MpiRequest(under_way, request, expected),
+        what_(what),
+        bytes_(bytes),
+        peer_(peer),
+        host_(host) {}
+  // Put together only when somebody asks: most messages just arrive.
+  std::string describe() const override {
+    return fmt::format("{} rank {} ({}): {}", what_, peer_, host_,
+                       to_string(Bytes{static_cast<int64_t>(bytes_)}));
+  }
+
+ private:
+  const char* what_;
+  size_t bytes_;
+  int peer_;
+  const std::string& host_;
+};
+
+/// A collective of the library; MPI has no way to give one up.
+class MpiCollective : public MpiRequest {
+ public:
+  MpiCollective(UnderWay& under_way, MPI_Request request, const char* what,
+                std::vector<int> counts = {}, std::vector<int> offsets = {})
+      : MpiRequest(under_way, request, -1),
+        what_(what),
+        counts_(std::move(counts)),
+        offsets_(std::move(offsets)) {}
+  std::string describe() const override {
+    return fmt::format("in the MPI library's {}, with all ranks", what_);
+  }
+
+ protected:
+  bool can_be_cancelled() const override { return false; }
+
+ private:
+  const char* what_;
+  std::vector<int> counts_, offsets_;  // the library reads them until it is done
 };
 
 class MpiShared : public SharedMemory {
@@ -115,17 +231,18 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<Request> send(int to, int tag, std::span<const std::byte> bytes) override {
     count(bytes.size());
     MPI_Request request = MPI_REQUEST_NULL;
-    must(MPI_Isend(bytes.data(), count_of(bytes.size()), MPI_BYTE, to, tag, comm_, &request),
+    must(MPI_Isend(bytes.data(), bytes_count(bytes.size()), MPI_BYTE, to, tag, comm_, &request),
          "sending");
-    return std::make_unique<MpiRequest>(request, text("sending", bytes.size(), "to", to), -1);
+    return std::make_unique<MpiMessage>(under_way_, request, -1, "sending to", bytes.size(), to,
+                                        hosts_[static_cast<size_t>(to)]);
   }
 
   std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> bytes) override {
     MPI_Request request = MPI_REQUEST_NULL;
-    must(MPI_Irecv(bytes.data(), count_of(bytes.size()), MPI_BYTE, from, tag, comm_, &request),
-         "receiving");
-    return std::make_unique<MpiRequest>(request, text("receiving", bytes.size(), "from", from),
-                                        count_of(bytes.size()));
+    const int expected = bytes_count(bytes.size());
+    must(MPI_Irecv(bytes.data(), expected, MPI_BYTE, from, tag, comm_, &request), "receiving");
+    return std::make_unique<MpiMessage>(under_way_, request, expected, "receiving from",
+                                        bytes.size(), from, hosts_[static_cast<size_t>(from)]);
   }
 
   std::unique_ptr<Communicator> split(int color) override {
@@ -139,19 +256,40 @@ class MpiCommunicator : public Communicator {
   }
 
   MPI_Comm handle() const { return comm_; }
+  UnderWay& under_way() { return under_way_; }
 
  private:
-  std::string text(const char* what, size_t bytes, const char* direction, int peer) const {
-    return fmt::format("{} {} {} rank {} ({})", what, to_string(Bytes{static_cast<int64_t>(bytes)}),
-                       direction, peer, hosts_[static_cast<size_t>(peer)]);
-  }
-
   MPI_Comm comm_;
   bool owned_;
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> hosts_;
+  UnderWay under_way_;
 };
+
+MpiCommunicator& mpi_of(Communicator& c) {
+  auto* mpi = dynamic_cast<MpiCommunicator*>(&c);
+  if (mpi == nullptr) fail("the MPI library's own sums need ranks that MPI has started");
+  return *mpi;
+}
+
+int values_count(size_t values) {
+  check(values <= static_cast<size_t>(std::numeric_limits<int>::max()),
+        "the library sums fewer than 2^31 values");
+  return static_cast<int>(values);
+}
+
+std::vector<int> counts_of(const Strips& strips) {
+  std::vector<int> counts;
+  for (const Strip& s : strips) counts.push_back(values_count(static_cast<size_t>(s.size())));
+  return counts;
+}
+
+std::vector<int> offsets_of(const Strips& strips) {
+  std::vector<int> offsets;
+  for (const Strip& s : strips) offsets.push_back(values_count(static_cast<size_t>(s.begin)));
+  return offsets;
+}
 
 }  // namespace
 
@@ -181,11 +319,43 @@ bool started_by_launcher() {
   return false;
 }
 
-void mpi_allreduce(Communicator& c, std::span<float> values) {
-  const auto* mpi = dynamic_cast<const MpiCommunicator*>(&c);
-  check(mpi != nullptr, "the library's sum needs its communicator");
-  must(MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_FLOAT,
-                     MPI_SUM, mpi->handle()),
+std::unique_ptr<Request> mpi_allreduce(Communicator& c, std::span<float> values) {
+  MpiCommunicator& mpi = mpi_of(c);
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Iallreduce(MPI_IN_PLACE, values.data(), values_count(values.size()), MPI_FLOAT, MPI_SUM,
+                      mpi.handle(), &request),
+       "summing");
+  return std::make_unique<MpiCollective>(mpi.under_way(), request, "sum");
+}
+
+std::unique_ptr<Request> mpi_part_reduce(Communicator& c, std::span<const float> values,
+                                         std::span<float> sum, const Strips& strips) {
+  MpiCommunicator& mpi = mpi_of(c);
+  std::vector<int> counts = counts_of(strips);
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Ireduce_scatter(values.data(), sum.data(), counts.data(), MPI_FLOAT, MPI_SUM,
+                           mpi.handle(), &request),
+       "summing in parts");
+  return std::make_unique<MpiCollective>(mpi.under_way(), request, "sum in parts",
+                                         std::move(counts));
+}
+
+std::unique_ptr<Request> mpi_part_broadcast(Communicator& c, std::span<float> values,
+                                            const Strips& strips) {
+  MpiCommunicator& mpi = mpi_of(c);
+  std::vector<int> counts = counts_of(strips);
+  std::vector<int> offsets = offsets_of(strips);
+  MPI_Request request = MPI_REQUEST_NULL;
+  must(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, values.data(), counts.data(),
+                       offsets.data(), MPI_FLOAT, mpi.handle(), &request),
+       "sending parts to all");
+  return std::make_unique<MpiCollective>(mpi.under_way(), request, "exchange of parts",
+                                         std::move(counts), std::move(offsets));
+}
+
+void mpi_blocking_allreduce(Communicator& c, std::span<float> values) {
+  must(MPI_Allreduce(MPI_IN_PLACE, values.data(), values_count(values.size()), MPI_FLOAT, MPI_SUM,
+                     mpi_of(c).handle()),
        "summing");
 }
 

@@ -15,74 +15,74 @@
 namespace convoy::comm {
 namespace {
 
-std::span<float> piece(std::span<float> values, int part, int parts) {
-  const Strip s = strip_of(static_cast<int64_t>(values.size()), part, parts);
-  return values.subspan(static_cast<size_t>(s.begin), static_cast<size_t>(s.size()));
-}
-
 int around(int rank, int ranks) {
   return ((rank % ranks) + ranks) % ranks;
 }
 
-int64_t largest_strip(int64_t count, int ranks) {
-  int64_t most = 0;
-  for (int r = 0; r < ranks; ++r) most = std::max(most, strip_of(count, r, ranks).size());
-  return most;
+const Strip& strip_before(const Strips& strips, int rank, int steps) {
+  return strips[static_cast<size_t>(around(rank - steps, static_cast<int>(strips.size())))];
 }
 
 }  // namespace
 
-Task ring_part_reduce(Communicator& c, std::span<float> values, int tag) {
+Strips ring_strips(int64_t count, int ranks, Edges edges) {
+  return even_strips(count, ranks, edges);
+}
+
+Task ring_part_reduce(Communicator& c, std::span<float> values, Strips strips, int tag) {
   const int n = c.size();
-  const int next = around(c.rank() + 1, n);
-  const int before = around(c.rank() - 1, n);
-  AlignedBuffer scratch =
-      AlignedBuffer::of_floats(largest_strip(static_cast<int64_t>(values.size()), n));
-  for (int step = 0; step < n - 1; ++step) {
-    const std::span<float> mine = piece(values, around(c.rank() - 1 - step, n), n);
-    const std::span<float> sum = piece(values, around(c.rank() - 2 - step, n), n);
+  int64_t largest = 0;
+  for (const Strip& s : strips) largest = std::max(largest, s.size());
+  AlignedBuffer scratch = AlignedBuffer::of_floats(largest);
+  for (int step = 1; step < n; ++step) {
+    const std::span<float> mine = at(values, strip_before(strips, c.rank(), step));
+    const std::span<float> sum = at(values, strip_before(strips, c.rank(), step + 1));
     const std::span<float> arrived = scratch.floats().first(sum.size());
     Requests both;
-    both.add(c.receive(before, tag * kTags, bytes_of(arrived)));
-    both.add(c.send(next, tag * kTags, bytes_of(mine)));
+    both.add(c.receive(around(c.rank() - 1, n), tag * kTags, bytes_of(arrived)));
+    both.add(c.send(around(c.rank() + 1, n), tag * kTags, bytes_of(mine)));
     co_await std::move(both);
     add_to(arrived, sum);
   }
 }
 
-Task ring_part_broadcast(Communicator& c, std::span<float> values, int tag) {
+Task ring_part_broadcast(Communicator& c, std::span<float> values, Strips strips, int tag) {
   const int n = c.size();
-  const int next = around(c.rank() + 1, n);
-  const int before = around(c.rank() - 1, n);
   for (int step = 0; step < n - 1; ++step) {
+    const std::span<float> mine = at(values, strip_before(strips, c.rank(), step));
+    const std::span<float> theirs = at(values, strip_before(strips, c.rank(), step + 1));
     Requests both;
-    both.add(
-        c.receive(before, tag * kTags, bytes_of(piece(values, around(c.rank() - 1 - step, n), n))));
-    both.add(c.send(next, tag * kTags, bytes_of(piece(values, around(c.rank() - step, n), n))));
+    both.add(c.receive(around(c.rank() - 1, n), tag * kTags, bytes_of(theirs)));
+    both.add(c.send(around(c.rank() + 1, n), tag * kTags, bytes_of(mine)));
     co_await std::move(both);
   }
 }
 
 Task ring_allreduce(Communicator& c, std::span<float> values, int tag) {
-  co_await ring_part_reduce(c, values, tag);
-  co_await ring_part_broadcast(c, values, tag);
+  const Strips strips = ring_strips(static_cast<int64_t>(values.size()), c.size());
+  co_await ring_part_reduce(c, values, strips, tag);
+  co_await ring_part_broadcast(c, values, strips, tag);
 }
 
-Traffic ring_traffic(int rank, int ranks, int64_t count) {
+Traffic ring_traffic(Form form, int rank, const Strips& strips) {
   Traffic t;
-  for (int step = 0; step < ranks - 1; ++step) {
-    t.messages += 2;
-    t.bytes += Bytes{4 * strip_of(count, around(rank - 1 - step, ranks), ranks).size()};
-    t.bytes += Bytes{4 * strip_of(count, around(rank - step, ranks), ranks).size()};
+  const auto steps = static_cast<int>(strips.size()) - 1;
+  for (int step = 0; step < steps; ++step) {
+    if (form != Form::part_broadcast) {
+      t += {1, Bytes{4 * strip_before(strips, rank, step + 1).size()}};
+    }
+    if (form != Form::part_reduce) t += {1, Bytes{4 * strip_before(strips, rank, step).size()}};
   }
   return t;
 }
 
-Seconds ring_time(int ranks, int64_t count, const LinkSpeed& link) {
+Seconds ring_time(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   const double steps = ranks - 1;
-  const double bytes = 4.0 * static_cast<double>(largest_strip(count, ranks));
-  return {steps *
-          (2 * link.latency.value + bytes * (2 * link.per_byte.value + link.add_per_byte.value))};
+  const double bytes = 4.0 * static_cast<double>(count) / ranks;
+  const double round = steps * (link.latency.value + link.transfer(bytes, bytes).value);
+  const double adding = steps * bytes * link.add_per_byte.value;
+  if (form == Form::part_broadcast) return {round};
+  return {form == Form::part_reduce ? round + adding : 2 * round + adding};
 }
 
 }  // namespace convoy::comm

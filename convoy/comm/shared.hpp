@@ -5,7 +5,9 @@
 //   every rank: ready → waits for all → sums its strip of everybody's values, writes it to
 //   everybody → done → waits for all
 //
-// A rank's strip is read and written by that rank only, so there is nothing to lock.
+// A rank's strip is read and written by that rank only, so there is nothing to lock. All values are
+// read once and written once, N·S in each direction for N ranks: the memory's bandwidth is the
+// limit.
 
 #include <cstdint>
 #include <memory>
@@ -23,23 +25,27 @@ class SharedSum {
   /// A rank's values: everybody may read them, between its turns.
   std::span<float> values(int rank) const;
   std::span<float> own() const { return values(rank_); }
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
 
   /// Everybody's values become the sum, added in the order of the ranks: the same bits each time.
   Task allreduce();
   /// Ends when all ranks have come here as often as this one.
   Task barrier();
 
+  /// The sum of everybody's values in this strip, written to those ranks' values.
+  void sum(const Strip& strip, std::span<const int> to) const;
+
   /// Bytes that a rank reads and writes.
   static Bytes moved(int ranks, int64_t count);
   static Seconds time(int ranks, int64_t count, Seconds per_byte);
 
  private:
-  void sum_strip();
-
   int rank_;
   int ranks_;
   int64_t count_;
   uint64_t turns_ = 0;
+  std::vector<int> everybody_;
   std::unique_ptr<SharedMemory> memory_;
 };
 

@@ -1,11 +1,23 @@
 #include "convoy/comm/task.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/prctl.h>
 
 namespace convoy::comm {
+namespace {
+
+void nap(Seconds length) {
+  // By itself Linux wakes up to 50 µs late, to save power.
+  prctl(PR_SET_TIMERSLACK, 1000UL);
+  std::this_thread::sleep_for(std::chrono::duration<double>(length.value));
+}
+
+}  // namespace
 
 bool Requests::done() {
   while (!all_.empty() && all_.back()->done()) all_.pop_back();
@@ -70,17 +82,25 @@ std::string Tasks::describe() const {
 }
 
 void wait(Task& task, Seconds patience, const std::string& what) {
-  // Messages within a node take microseconds, so it polls without a pause at first; then it leaves
-  // the core to others.
-  constexpr int kEager = 2000;
-  const Seconds end = now() + patience;
-  for (int64_t polls = 0; !task.advance(); ++polls) {
-    if (polls < kEager) continue;
-    if (now() > end) {
+  // Messages within a node take microseconds, so it polls without a pause at first. Then it leaves
+  // its core to others where ranks are more than cores: for a while it only gives way, which costs
+  // little if nobody else is there, then it sleeps, for a part of the time that it has waited
+  // already. Whoever spins for long keeps the others from sending what it waits for.
+  constexpr Seconds kSpinning{50e-6};
+  constexpr Seconds kGivingWay{2e-3};
+  constexpr double kLongestNap = 100e-6;
+  const Seconds begin = now();
+  while (!task.advance()) {
+    const Seconds waited = now() - begin;
+    if (waited > patience) {
       throw TimeoutError(fmt::format("{} did not end within {}: still {}", what,
                                      to_string(patience), task.describe()));
     }
-    std::this_thread::yield();
+    if (waited > kGivingWay) {
+      nap({std::min(waited.value / 20, kLongestNap)});
+    } else if (waited > kSpinning) {
+      std::this_thread::yield();
+    }
   }
 }
 

@@ -7,9 +7,12 @@
 
 #include <fmt/format.h>
 
-#include "convoy/comm/collectives.hpp"
+#include "convoy/comm/algorithm.hpp"
 #include "convoy/comm/shared.hpp"
 #include "convoy/comm/task.hpp"
+#include "convoy/comm/two_level.hpp"
+
+#include "tests/comm/sums.hpp"
 
 namespace convoy::comm {
 namespace {
@@ -105,6 +108,40 @@ void parts_talk_among_themselves(Communicator& c) {
   expect(values[0] == sum, "a part's sum is wrong");
 }
 
+/// Every algorithm in every form; the library's too where there is one.
+void sums_are_right(Communicator& c, std::span<const Algorithm> algorithms) {
+  for (const Algorithm algorithm : algorithms) {
+    for (const int64_t count : {0, 1, 333, 100001}) {
+      const std::string what = fmt::format("{} of {} values", to_string(algorithm), count);
+      const std::vector<float> expected = sum_of(c.size(), count);
+      std::vector<float> values = values_of(c.rank(), count);
+      wait(allreduce(c, values, 0, algorithm), kPatience, what);
+      expect(values == expected, what + " is wrong");
+
+      const Strips strips = strips_for(algorithm, count, c.size());
+      values = values_of(c.rank(), count);
+      wait(part_reduce(c, values, strips, 1, algorithm), kPatience, what + " in parts");
+      const Strip own = strips[static_cast<size_t>(c.rank())];
+      expect(std::equal(values.begin() + own.begin, values.begin() + own.end,
+                        expected.begin() + own.begin),
+             what + " in parts is wrong");
+      wait(part_broadcast(c, values, strips, 2, algorithm), kPatience, what + " from parts");
+      expect(values == expected, what + " from parts is wrong");
+    }
+  }
+}
+
+void sums_by_messages_are_right(Communicator& c) {
+  sums_are_right(c, std::span(kAlgorithms).first(4));
+}
+
+void sums_on_two_levels_are_right(Communicator& c) {
+  TwoLevelSum sum(c, 5000);
+  std::ranges::copy(values_of(c.rank(), 5000), sum.own().begin());
+  wait(sum.allreduce(0, Algorithm::halving), kPatience, "a sum on two levels");
+  expect(std::ranges::equal(sum.own(), sum_of(c.size(), 5000)), "a sum on two levels is wrong");
+}
+
 void memory_is_shared(Communicator& c) {
   for (const std::string& host : c.hosts()) {
     if (host != c.hosts().front()) return;  // only within a node
@@ -138,6 +175,10 @@ void a_wait_ends(Communicator& c) {
 
 }  // namespace
 
+void library_sums_are_right(Communicator& c) {
+  sums_are_right(c, std::span(kAlgorithms).last(1));
+}
+
 const std::map<std::string, std::function<void(Communicator&)>>& contract() {
   static const std::map<std::string, std::function<void(Communicator&)>> kChecks = {
       {"messages_arrive_whole", messages_arrive_whole},
@@ -146,6 +187,8 @@ const std::map<std::string, std::function<void(Communicator&)>>& contract() {
       {"what_is_sent_is_counted", what_is_sent_is_counted},
       {"parts_talk_among_themselves", parts_talk_among_themselves},
       {"memory_is_shared", memory_is_shared},
+      {"sums_by_messages_are_right", sums_by_messages_are_right},
+      {"sums_on_two_levels_are_right", sums_on_two_levels_are_right},
       {"a_wait_ends", a_wait_ends}};
   return kChecks;
 }

@@ -14,4 +14,7 @@ namespace convoy::comm {
 /// By name; each may be run with any number of ranks.
 const std::map<std::string, std::function<void(Communicator&)>>& contract();
 
+/// Only with ranks that MPI has started.
+void library_sums_are_right(Communicator& c);
+
 }  // namespace convoy::comm

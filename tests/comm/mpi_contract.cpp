@@ -9,7 +9,9 @@
 
 int main() {
   convoy::comm::MpiSession session;
-  for (const auto& [name, check] : convoy::comm::contract()) {
+  auto checks = convoy::comm::contract();
+  checks["library_sums_are_right"] = convoy::comm::library_sums_are_right;
+  for (const auto& [name, check] : checks) {
     try {
       check(session.world());
     } catch (const std::exception& error) {
