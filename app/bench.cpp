@@ -8,13 +8,17 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/comm/mpi.hpp"
 #include "convoy/engine/peak.hpp"
 #include "convoy/model/zoo.hpp"
 #include "convoy/plan/measurements.hpp"
 #include "convoy/plan/plan.hpp"
 #include "convoy/plan/step_time.hpp"
+#include "convoy/train/trainer.hpp"
 
+#include "app/launch/launch.hpp"
 #include "app/verbs.hpp"
+#include "app/worker.hpp"
 
 namespace convoy::app {
 namespace {
@@ -30,6 +34,7 @@ struct BenchArguments {
   int64_t steps = 10;
   int64_t warm_up = 2;
   bool json = false;
+  LaunchOptions launch;
 };
 
 struct Measured {
@@ -41,7 +46,8 @@ struct Measured {
 };
 
 /// Plans, warms up and measures; with `profile`, instruction times are recorded in the stepper.
-Measured measure(const BenchArguments& a, const model::Graph& graph, bool profile) {
+Measured measure(const BenchArguments& a, const model::Graph& graph, bool profile,
+                 const sync::Team& team = sync::Team::alone()) {
   job::Job job;
   job.train.batch = a.batch;
   job.train.lr.peak = 0.001;
@@ -54,11 +60,14 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   }
   Measured m;
   m.optimizer = optim::make_optimizer(job.train);
-  m.planned = plan::make_plan(job, graph, *m.optimizer, usable_cores(), plan_options());
+  m.planned = train::plan_together(team, job, plan_options(),
+                                   [&](const CoreMap& cores, const plan::PlanOptions& options) {
+                                     return plan::make_plan(job, graph, *m.optimizer, cores,
+                                                            options);
+                                   });
   m.stepper = std::make_unique<sync::Stepper>(*m.planned.program, *m.optimizer,
-                                              m.planned.plan.stepper(job.train));
-  engine::initialise(m.planned.program->arena(), 1, m.stepper->weights());
-  m.stepper->weights_changed();
+                                              m.planned.plan.stepper(job.train), team);
+  m.stepper->load([&] { engine::initialise(m.planned.program->arena(), 1, m.stepper->weights()); });
   m.batch = std::make_unique<plan::RandomBatch>(graph, a.batch, m.planned.plan.grain);
   int64_t step = 0;
   for (; step < a.warm_up; ++step) m.stepper->step(step, job.train.lr.peak, *m.batch);
@@ -73,9 +82,10 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   return m;
 }
 
-int bench_model(const BenchArguments& a) {
+int bench_model(const BenchArguments& a, const sync::Team& team) {
   const model::Graph graph = model::build(a.model);
-  const Measured m = measure(a, graph, false);
+  const Measured m = measure(a, graph, false, team);
+  if (team.rank() > 0) return 0;
   const double rate = static_cast<double>(a.batch) / m.step_seconds;
   const double gflops = graph.training_flops().value * rate / 1e9;
   const plan::Plan& plan = m.planned.plan;
@@ -86,6 +96,7 @@ int bench_model(const BenchArguments& a) {
                                       {"step_seconds", m.step_seconds},
                                       {"peak_rss_bytes", peak_resident_memory().value},
                                       {"planned_peak_bytes", plan.peak().value},
+                                      {"workers", team.size()},
                                       {"lanes", plan.lanes},
                                       {"threads_per_lane", plan.threads_per_lane},
                                       {"grain", plan.grain},
@@ -98,6 +109,14 @@ int bench_model(const BenchArguments& a) {
              a.model, a.batch, rate, to_string(Seconds{m.step_seconds}), gflops,
              to_string(peak_resident_memory()));
   return 0;
+}
+
+int bench_model(const BenchArguments& a, const Arguments& called) {
+  if (wanted(a.launch)) return launch(a.launch, called);
+  if (!comm::started_by_launcher()) return bench_model(a, sync::Team::alone());
+  comm::MpiSession session;
+  const sync::Team team(session.world(), Seconds{60});
+  return as_worker(session, team, [&] { return bench_model(a, team); });
 }
 
 /// What one layer did in the measured steps.
@@ -232,13 +251,14 @@ void add_options(CLI::App* verb, const std::shared_ptr<BenchArguments>& a) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Run& run) {
+void add_bench(CLI::App& app, Run& run, const Arguments& called) {
   auto* bench = app.add_subcommand("bench", "Measure training speed on this machine");
   bench->require_subcommand(1);
   auto a = std::make_shared<BenchArguments>();
   auto* model = bench->add_subcommand("model", "Training steps of a network on random samples");
   add_options(model, a);
-  model->callback([&run, a] { run = [a] { return bench_model(*a); }; });
+  add_launch_options(*model, a->launch);
+  model->callback([&run, a, called] { run = [a, called] { return bench_model(*a, called); }; });
   auto* layers = bench->add_subcommand("layers", "The same, layer by layer");
   add_options(layers, a);
   layers->callback([&run, a] { run = [a] { return bench_layers(*a); }; });

@@ -8,6 +8,7 @@
 #include "convoy/base/text.hpp"
 #include "convoy/base/version.hpp"
 
+#include "app/launch/launch.hpp"
 #include "app/verbs.hpp"
 
 namespace {
@@ -36,10 +37,11 @@ int main(int argc, char** argv) {
       "Exit codes: 0 done, 1 failed, 2 wrong usage or input, 130/143 stopped by a signal after "
       "saving.\nEach verb has its own --help.");
   app::Run run;
-  app::add_train(app, run);
+  const app::Arguments called = app::without_launch_options(argc, argv);
+  app::add_train(app, run, called);
   app::add_eval(app, run);
   app::add_plan(app, run);
-  app::add_bench(app, run);
+  app::add_bench(app, run, called);
   app::add_config(app, run);
   app::add_info(app, run);
   app::add_import_cifar(app, run);

@@ -17,6 +17,8 @@
 #include "convoy/train/agree.hpp"
 #include "convoy/train/trainer.hpp"
 
+#include "app/launch/launch.hpp"
+#include "app/launch/supervise.hpp"
 #include "app/verbs.hpp"
 #include "app/worker.hpp"
 
@@ -31,6 +33,7 @@ struct TrainArguments {
   bool json = false;
   std::string trace;
   bool traced = false;
+  LaunchOptions launch;
 };
 
 // The only global of the program: a signal handler can reach nothing else. The first signal asks
@@ -38,11 +41,14 @@ struct TrainArguments {
 std::atomic<int> g_signal{0};
 
 void on_signal(int number) {
-  // A launcher passes Ctrl-C and SIGTERM on as these, for mpirun would end the job at once.
-  if (number == SIGUSR1) number = SIGTERM;
-  if (number == SIGUSR2) number = SIGINT;
   g_signal = number;
   std::signal(number, SIG_DFL);
+}
+
+// The launcher's way to pass a signal on: mpirun would end the job at once at any other. It comes
+// again and again until the workers have stopped.
+void on_stop_signal(int /*number*/) {
+  g_signal = SIGTERM;
 }
 
 /// "1.52 GFLOP", "83 kFLOP".
@@ -137,8 +143,8 @@ class Sitting {
     open_folder(prepared.graph.name());
     if (!a_.json) print_head(out_, prepared, folder_, team_);
 
-    // mpirun passes on the first two, and ends the job by itself at the others.
-    for (const int number : {SIGUSR1, SIGUSR2, SIGINT, SIGTERM}) std::signal(number, on_signal);
+    std::signal(SIGINT, on_signal);
+    std::signal(SIGTERM, on_signal);
     train::TrainOptions options;
     options.resume = resumes();
     options.json = a_.json && team_.rank() == 0;
@@ -222,11 +228,15 @@ class Sitting {
   std::FILE* out_ = stdout;
 };
 
-int train_verb(const TrainArguments& a) {
+int train_verb(const TrainArguments& a, const Arguments& called) {
+  if (wanted(a.launch)) return launch(a.launch, called);
   if (!comm::started_by_launcher()) {
     sync::Team team;
     return Sitting(a, team).run();
   }
+  std::signal(kStopSignal, on_stop_signal);
+  // mpirun gives workers a terminal of its own, which is not the user's.
+  ::setenv(kTerminal, "0", 0);
   comm::MpiSession session;
   sync::Team team(session.world(), Seconds{60});
   return as_worker(session, team, [&] { return Sitting(a, team).run(); });
@@ -234,7 +244,7 @@ int train_verb(const TrainArguments& a) {
 
 }  // namespace
 
-void add_train(CLI::App& app, Run& run) {
+void add_train(CLI::App& app, Run& run, const Arguments& called) {
   auto* verb = app.add_subcommand("train", "Train what a job file says");
   auto a = std::make_shared<TrainArguments>();
   verb->add_option("JOB", a->job, "Job file (YAML); `convoy config` prints one with every key");
@@ -250,13 +260,14 @@ void add_train(CLI::App& app, Run& run) {
                                  "Write what every lane did in these steps of the sitting to "
                                  "RUN/trace.json, for chrome://tracing (default: 5-9)");
   trace->type_name("FROM-TO")->expected(0, 1)->default_str("5-9");
+  add_launch_options(*verb, a->launch);
   verb->footer(
       "Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"
       "Ctrl-C or SIGTERM saves a checkpoint after the current step and stops.");
-  verb->callback([&run, a, trace] {
+  verb->callback([&run, a, trace, called] {
     a->traced = trace->count() > 0;
     if (a->trace.empty()) a->trace = "5-9";
-    run = [a] { return train_verb(*a); };
+    run = [a, called] { return train_verb(*a, called); };
   });
 }
 

@@ -11,10 +11,12 @@
 namespace convoy::app {
 
 using Run = std::function<int()>;
+/// What the program was called with, less what is the launcher's (app/launch/launch.hpp).
+using Arguments = std::vector<std::string>;
 
-void add_train(CLI::App& app, Run& run);
+void add_train(CLI::App& app, Run& run, const Arguments& called);
 void add_eval(CLI::App& app, Run& run);
-void add_bench(CLI::App& app, Run& run);
+void add_bench(CLI::App& app, Run& run, const Arguments& called);
 void add_bench_conv(CLI::App& bench, Run& run);
 void add_bench_allreduce(CLI::App& bench, Run& run);
 void add_bench_lowering(CLI::App& bench, Run& run);

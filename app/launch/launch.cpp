@@ -1,3 +1,5 @@
+#include "convoy/train/progress.hpp"
+
 #include "app/launch/launch.hpp"
 
 #include <algorithm>
@@ -23,7 +25,6 @@ constexpr const char* kHosts = "--hosts";
 constexpr const char* kAgent = "--launch-agent";
 constexpr const char* kMpirunArgs = "--mpirun-args";
 constexpr const char* kDryRun = "--dry-run";
-constexpr const char* kTerminal = "CONVOY_TERMINAL";
 
 /// The environment of mpirun, and so of the workers on this machine.
 std::vector<std::string> environment() {
@@ -33,10 +34,10 @@ std::vector<std::string> environment() {
     // A number of threads set for one process would hold for each of several. Workers lay out
     // their threads themselves.
     if (text.starts_with("OMP_NUM_THREADS=")) continue;
-    if (text.starts_with(std::string(kTerminal) + "=")) continue;
+    if (text.starts_with(std::string(train::kTerminal) + "=")) continue;
     variables.emplace_back(text);
   }
-  variables.push_back(fmt::format("{}={}", kTerminal, ::isatty(STDOUT_FILENO) != 0 ? 1 : 0));
+  variables.push_back(fmt::format("{}={}", train::kTerminal, ::isatty(STDOUT_FILENO) != 0 ? 1 : 0));
   return variables;
 }
 

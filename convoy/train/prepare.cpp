@@ -38,8 +38,7 @@ model::Graph build_graph(const job::Job& job, const data::Source& source) {
 
 namespace {
 
-/// This worker's part of the host's cores: those it was bound to, or, if nobody bound the host's
-/// workers, an equal part.
+/// Those it was bound to, or, if nobody bound the host's workers, an equal part.
 CoreMap cores_of(const sync::Team& team, const CoreMap& usable) {
   const std::vector<std::string> all = team.gather_text(
       fmt::format("{}", fmt::join(usable.cores, ",")), "exchanging who has which cores");
@@ -89,6 +88,26 @@ void keep_plan(job::Job& job, const YAML::Node& plan, const std::string& algorit
 
 }  // namespace
 
+plan::Planned plan_together(const sync::Team& team, job::Job& job, plan::PlanOptions options,
+                            const PlanHere& plan_here) {
+  options.workers = team.size();
+  options.locals = team.locals();
+  options.host = usable_cores();
+  const CoreMap cores = cores_of(team, *options.host);
+  plan::Planned planned;
+  together(team, "planning", [&] {
+    if (team.rank() == 0) planned = plan_here(cores, options);
+  });
+  const std::string plan =
+      team.text_from_first(team.rank() == 0 ? plan::to_yaml(planned.plan) : "", "planning");
+  together(team, "planning", [&] {
+    if (team.rank() == 0) return;
+    keep_plan(job, YAML::Load(plan), plan);
+    planned = plan_here(cores, options);
+  });
+  return planned;
+}
+
 Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::Team& team) {
   if (!job.data.path.empty()) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
@@ -96,7 +115,6 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
   data::Source source;
   std::optional<model::Graph> graph;
   std::unique_ptr<optim::Optimizer> optimizer;
-  plan::Planned planned;
   std::vector<std::string> batch_table;
   together(team, "opening the data", [&] {
     source = data::open(job.data);
@@ -104,12 +122,8 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
     optimizer = optim::make_optimizer(job.train);
   });
   compare(team, identity_of(job, *graph, source));
-  plan::PlanOptions options = given;
-  options.workers = team.size();
-  options.locals = team.locals();
-  options.host = usable_cores();
-  const CoreMap cores = cores_of(team, *options.host);
-  const auto plan_here = [&] {
+  plan::Planned planned = plan_together(
+      team, job, given, [&](const CoreMap& cores, const plan::PlanOptions& options) {
     if (job.train.batch == 0) {
       const plan::BatchChoice choice =
           plan::choose_batch(job, *graph, source, *optimizer, cores, options);
@@ -117,20 +131,11 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
       batch_table = plan::describe(choice);
     }
     optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
-    planned = plan::make_plan(job, *graph, *optimizer, cores, options);
-    std::vector<std::string>& reasons = planned.plan.reasons;
+    plan::Planned own = plan::make_plan(job, *graph, *optimizer, cores, options);
+    std::vector<std::string>& reasons = own.plan.reasons;
     reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
-    check_shares(job, planned.plan, team);
-  };
-  together(team, "planning", [&] {
-    if (team.rank() == 0) plan_here();
-  });
-  const std::string plan =
-      team.text_from_first(team.rank() == 0 ? plan::to_yaml(planned.plan) : "", "planning");
-  together(team, "planning", [&] {
-    if (team.rank() == 0) return;
-    keep_plan(job, YAML::Load(plan), plan);
-    plan_here();
+    check_shares(job, own.plan, team);
+    return own;
   });
   const int64_t idle = team.size() - planned.plan.batch / planned.plan.grain;
   if (idle > 0) {

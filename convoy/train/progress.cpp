@@ -1,6 +1,7 @@
 #include "convoy/train/progress.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <vector>
 
 #include <fmt/format.h>
@@ -37,6 +38,8 @@ int width(std::string_view text) {
 
 ProgressMode progress_mode(std::FILE* out, bool json) {
   if (json) return ProgressMode::json;
+  const char* told = out == stdout ? std::getenv(kTerminal) : nullptr;
+  if (told != nullptr) return *told == '1' ? ProgressMode::live : ProgressMode::plain;
   return ::isatty(::fileno(out)) != 0 ? ProgressMode::live : ProgressMode::plain;
 }
 

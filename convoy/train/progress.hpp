@@ -14,6 +14,10 @@ namespace convoy::train {
 
 enum class ProgressMode { live, plain, json };
 
+/// The variable that says whether stdout is the user's terminal (1) or not (0), where it is that of
+/// a launcher in any case.
+inline constexpr const char* kTerminal = "CONVOY_TERMINAL";
+
 /// json if asked for, else live on a terminal and plain elsewhere.
 ProgressMode progress_mode(std::FILE* out, bool json);
 

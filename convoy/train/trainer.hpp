@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -35,6 +36,12 @@ struct Prepared {
 /// first one's plan is everybody's, but for the lanes, which are by each worker's cores.
 Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {},
                      const sync::Team& team = sync::Team::alone());
+
+/// Worker 0 plans, the others take over its plan for what their job leaves open, and plan the rest
+/// for their own cores; collective. `plan_here` plans `job` as it then is.
+using PlanHere = std::function<plan::Planned(const CoreMap& cores, const plan::PlanOptions& options)>;
+plan::Planned plan_together(const sync::Team& team, job::Job& job, plan::PlanOptions options,
+                            const PlanHere& plan_here);
 
 /// Fixes what the job leaves open of batch, grain, algorithms and threads per lane as the plan of a
 /// run has it, wherever it goes on: they are part of the arithmetic, while the number of lanes,
