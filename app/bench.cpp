@@ -60,11 +60,10 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   }
   Measured m;
   m.optimizer = optim::make_optimizer(job.train);
-  m.planned = train::plan_together(team, job, plan_options(),
-                                   [&](const CoreMap& cores, const plan::PlanOptions& options) {
-                                     return plan::make_plan(job, graph, *m.optimizer, cores,
-                                                            options);
-                                   });
+  m.planned = train::plan_together(
+      team, job, plan_options(), [&](const CoreMap& cores, const plan::PlanOptions& options) {
+        return plan::make_plan(job, graph, *m.optimizer, cores, options);
+      });
   m.stepper = std::make_unique<sync::Stepper>(*m.planned.program, *m.optimizer,
                                               m.planned.plan.stepper(job.train), team);
   m.stepper->load([&] { engine::initialise(m.planned.program->arena(), 1, m.stepper->weights()); });

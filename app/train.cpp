@@ -15,6 +15,7 @@
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/train/agree.hpp"
+#include "convoy/train/progress.hpp"
 #include "convoy/train/trainer.hpp"
 
 #include "app/launch/launch.hpp"
@@ -236,7 +237,7 @@ int train_verb(const TrainArguments& a, const Arguments& called) {
   }
   std::signal(kStopSignal, on_stop_signal);
   // mpirun gives workers a terminal of its own, which is not the user's.
-  ::setenv(kTerminal, "0", 0);
+  ::setenv(train::kTerminal, "0", 0);
   comm::MpiSession session;
   sync::Team team(session.world(), Seconds{60});
   return as_worker(session, team, [&] { return Sitting(a, team).run(); });

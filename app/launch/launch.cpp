@@ -1,5 +1,3 @@
-#include "convoy/train/progress.hpp"
-
 #include "app/launch/launch.hpp"
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "convoy/base/error.hpp"
 #include "convoy/base/version.hpp"
 #include "convoy/comm/mpi.hpp"
+#include "convoy/train/progress.hpp"
 
 #include "app/launch/hosts.hpp"
 #include "app/launch/mpirun.hpp"

@@ -250,6 +250,12 @@ std::vector<Field> machine() {
       {.key = "sync.reproducible", .place = at<&Job::sync, &Sync::reproducible>,
        .help = "The same weights, bit for bit, on any number of workers and lanes (with one grain).",
        .also = {"deterministic"}},
+      {.key = "sync.allreduce", .place = at<&Job::sync, &Sync::allreduce>,
+       .help = "How gradients are summed between hosts.",
+       .more = "auto: tree where sync.reproducible asks for it, which adds in the order of one worker; "
+               "else the fastest by the measured links. The others do not keep that order "
+               "(docs/collectives.md). Workers of one host always add in the order of the tree.",
+       .choices = {"auto", "tree", "direct", "ring", "halving", "colors"}},
       {.key = "sync.shares", .place = at<&Job::sync, &Sync::shares>,
        .help = "How many grains of each batch every worker runs, by rank.",
        .more = "They must add up to the grains of a batch; 0 is legal. The weights are the same "

@@ -65,26 +65,59 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const La
   buckets_ = cut_into_buckets(updater.chunks(), updater.arena(), options.bucket);
   workspace_.resize(
       static_cast<size_t>(TreeTotal::workspace_size(node_ranges_.back().last, kChunk)));
-  for (size_t b = 0; b < buckets_.size(); ++b) {
+  for (size_t b = 0; b < buckets_.size(); ++b)
     done_.push_back(std::make_unique<std::atomic<int>>(0));
-    const std::vector<comm::Strip> all =
-        cut_into_strips(updater.chunks(), buckets_[b], team.channels() * team.nodes());
-    const auto first = static_cast<std::ptrdiff_t>(team.local() * team.nodes());
-    if (team.across() == nullptr) continue;
-    strips_.emplace_back(all.begin() + first, all.begin() + first + team.nodes());
-    trees_.push_back(std::make_unique<TreeExchange>(*team.across(), node_ranges_, strips_[b],
-                                                    kBuckets + static_cast<int>(b)));
+  if (team.across() == nullptr) return;
+  comm::LinkSpeed link;
+  if (options.order != ExchangeOptions::Order::tree) {
+    link = comm::measure_links(*team.across(), team.deadline());
   }
+  for (size_t b = 0; b < buckets_.size(); ++b) ways_.push_back(way_of(b, options, link));
+}
+
+std::unique_ptr<BucketExchange> Exchange::way_of(size_t b, const ExchangeOptions& options,
+                                                 const comm::LinkSpeed& link) {
+  const std::vector<Chunk>& chunks = updater_.chunks();
+  const int tag = kBuckets + static_cast<int>(b);
+  // This channel's part of the bucket, as a bucket of its own.
+  const comm::Strip part =
+      cut_into_strips(chunks, buckets_[b], team_.channels())[static_cast<size_t>(team_.local())];
+  Bucket own = buckets_[b];
+  while (own.first < own.last && chunks[own.first].begin < part.begin) ++own.first;
+  while (own.last > own.first && chunks[own.last - 1].begin >= part.end) --own.last;
+  own.begin = part.begin;
+  own.end = part.end;
+  if (options.order == ExchangeOptions::Order::tree) {
+    description_ = "tree";
+    strips_.push_back(cut_into_strips(chunks, own, team_.nodes()));
+    return std::make_unique<TreeExchange>(*team_.across(), node_ranges_, strips_[b], tag);
+  }
+  const int64_t count = part.size();
+  const comm::Way way =
+      options.order == ExchangeOptions::Order::given
+          ? comm::tuned(options.way.algorithm, comm::Form::part_reduce, team_.nodes(), count, link)
+          : comm::fastest(comm::Form::part_reduce, team_.nodes(), count, link);
+  description_ = comm::to_string(way.algorithm);
+  std::vector<int64_t> edges;
+  for (size_t i = own.first; i < own.last; ++i) edges.push_back(chunks[i].begin - part.begin);
+  comm::Strips strips = comm::strips_for(way, count, team_.nodes(), edges);
+  for (comm::Strip& s : strips) s = {s.begin + part.begin, s.end + part.begin};
+  strips_.push_back(strips);
+  return std::make_unique<FastExchange>(*team_.across(), node_ranges_.back().last,
+                                        node_ranges_[static_cast<size_t>(team_.node())], strips,
+                                        way, tag);
 }
 
 void Exchange::await(const std::function<bool()>& holds,
                      const std::function<std::string()>& what) const {
+  // The communication thread knows better who is missing, so it is given time to say so first.
+  constexpr double kLonger = 1.25;
   sync::await(
       [&] {
         thread_.rethrow();
         return holds();
       },
-      team_.deadline(), what);
+      Seconds{kLonger * team_.deadline().value}, what);
 }
 
 void Exchange::begin(int64_t step, double learning_rate) {
@@ -219,17 +252,17 @@ comm::Task Exchange::take(Step at, size_t bucket) {
         return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
       },
       "waiting for lanes that still read the weights");
-  co_await trees_[bucket]->take_strips(node_.model.weights);
+  co_await ways_[bucket]->take_strips(node_.model.weights);
 }
 
 comm::Task Exchange::give(Step at, size_t bucket) {
-  TreeExchange& tree = *trees_[bucket];
+  BucketExchange& way = *ways_[bucket];
   Seconds begin = now();
-  co_await tree.part_reduce(held_, gate_, priority(bucket));
+  co_await way.part_reduce(held_, gate_, priority(bucket));
   trace(bucket, "reduce", begin);
-  const auto each_own = [this, bucket, &tree](const auto& work) {
+  const auto each_own = [this, bucket, &way](const auto& work) {
     each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
-      work(index, tree.sum(chunk.begin, chunk.end, workspace_));
+      work(index, way.sum(chunk.begin, chunk.end, workspace_));
     });
   };
   if (updater_.measures()) {
@@ -248,7 +281,7 @@ comm::Task Exchange::give(Step at, size_t bucket) {
   each_own([this](size_t index, const float* sum) { updater_.update(index, sum, context_); });
   trace(bucket, "update", begin);
   begin = now();
-  co_await tree.give_strip(node_.model.weights, gate_, priority(bucket));
+  co_await way.give_strip(node_.model.weights, gate_, priority(bucket));
   trace(bucket, "broadcast", begin);
 }
 

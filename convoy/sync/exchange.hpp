@@ -14,8 +14,10 @@
 
 #include "convoy/base/trace.hpp"
 #include "convoy/base/units.hpp"
+#include "convoy/comm/choose.hpp"
 #include "convoy/comm/comm_thread.hpp"
 #include "convoy/comm/gate.hpp"
+#include "convoy/sync/bucket_exchange.hpp"
 #include "convoy/sync/buckets.hpp"
 #include "convoy/sync/node_state.hpp"
 #include "convoy/sync/team.hpp"
@@ -28,6 +30,11 @@ struct ExchangeOptions {
   Bytes bucket{int64_t{4} << 20};
   /// False: gradients are exchanged when the backward pass is over, and waited for.
   bool overlap = true;
+  /// Sums in the order of the tree, which gives the bits of one worker; by a given collective; or
+  /// by the one that the measured links make the fastest.
+  enum class Order { tree, given, fastest };
+  Order order = Order::tree;
+  comm::Way way = comm::Algorithm::ring;
   /// What may be on its way from a worker at once.
   Bytes in_flight{int64_t{8} << 20};
 };
@@ -41,6 +48,8 @@ class Exchange {
            Trace* trace = nullptr);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// For people: how buckets go between hosts.
+  const std::string& description() const { return description_; }
 
   /// A step begins, and this worker's report stands in the node's.
   void begin(int64_t step, double learning_rate);
@@ -88,6 +97,8 @@ class Exchange {
   void await_sent() const;
   bool finite(const Step& at) const;
   bool updates(const Step& at) const;
+  std::unique_ptr<BucketExchange> way_of(size_t bucket, const ExchangeOptions& options,
+                                         const comm::LinkSpeed& link);
   void post_bucket(size_t bucket);
   comm::Task exchange_bucket(Step at, size_t bucket);
   void trace(size_t bucket, const char* what, Seconds begin) const;
@@ -117,9 +128,10 @@ class Exchange {
   std::vector<GrainRange> node_ranges_;  // by host
   std::vector<HeldSum> held_;            // by this host
   std::vector<Bucket> buckets_;
-  std::vector<std::unique_ptr<TreeExchange>> trees_;     // by bucket; none if not a channel
+  std::vector<std::unique_ptr<BucketExchange>> ways_;    // by bucket; none if not a channel
   std::vector<std::vector<comm::Strip>> strips_;         // by bucket and host, of this channel
   std::vector<std::unique_ptr<std::atomic<int>>> done_;  // by bucket: lanes here, in this step
+  std::string description_;
   uint64_t steps_ = 0;
   uint64_t updates_ = 0;
   Step at_;

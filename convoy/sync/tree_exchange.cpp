@@ -92,7 +92,7 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
   total_ = std::make_unique<TreeTotal>(std::move(all), grains_);
 }
 
-comm::Task TreeExchange::give_strip(std::span<const float> arena, comm::Gate& gate, int priority) {
+comm::Task TreeExchange::give_strip(std::span<float> arena, comm::Gate& gate, int priority) {
   const std::span<const float> mine =
       arena.subspan(static_cast<size_t>(own().begin), static_cast<size_t>(own().size()));
   const Bytes amount{4 * own().size()};

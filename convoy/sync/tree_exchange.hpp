@@ -17,30 +17,25 @@
 #include "convoy/base/memory.hpp"
 #include "convoy/comm/collectives.hpp"
 #include "convoy/comm/gate.hpp"
+#include "convoy/sync/bucket_exchange.hpp"
 #include "convoy/sync/gradient_tree.hpp"
 
 namespace convoy::sync {
 
 /// One bucket, exchanged between the ranks of a communicator again and again, step by step.
-class TreeExchange {
+class TreeExchange final : public BucketExchange {
  public:
   /// `ranges`: the grains of each rank, which are all grains of a batch; `strips`: the arena floats
   /// that each rank owns. A collective with this tag must not be under way twice.
   TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges,
                std::vector<comm::Strip> strips, int tag);
 
-  /// Brings the others' values of the own strip here, and this rank's to the others. `held` covers
-  /// this rank's grains and stays as it is until the task has ended. Sends pass through `gate`.
-  comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority);
-  /// After part_reduce: the sum over all ranks of floats [begin, end) of the own strip.
-  const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const {
+  comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) override;
+  const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const override {
     return total_->sum(begin, end, workspace);
   }
-  /// Part-broadcast, in two halves that run side by side: the own strip of `arena` goes to the
-  /// others, and theirs come here. The second one should start as soon as the arena may be written
-  /// to, whatever else is still missing: others' gates may be waiting for it.
-  comm::Task give_strip(std::span<const float> arena, comm::Gate& gate, int priority);
-  comm::Task take_strips(std::span<float> arena);
+  comm::Task give_strip(std::span<float> arena, comm::Gate& gate, int priority) override;
+  comm::Task take_strips(std::span<float> arena) override;
 
   const comm::Strip& own() const { return strips_[static_cast<size_t>(c_.rank())]; }
   int64_t grains() const { return grains_; }

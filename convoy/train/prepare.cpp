@@ -60,6 +60,14 @@ Fingerprint identity_of(const job::Job& job, const model::Graph& graph,
   return all;
 }
 
+void check_order(const job::Sync& sync) {
+  if (!sync.reproducible || sync.allreduce == "auto" || sync.allreduce == "tree") return;
+  refuse(
+      "sync.allreduce: {} adds in another order than one worker would; with it say "
+      "sync.reproducible: false, or leave it to auto",
+      sync.allreduce);
+}
+
 void check_shares(const job::Job& job, const plan::Plan& plan, const sync::Team& team) {
   const std::vector<int64_t>& shares = job.sync.shares;
   if (shares.empty()) return;
@@ -117,26 +125,27 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<std::string> batch_table;
   together(team, "opening the data", [&] {
+    check_order(job.sync);
     source = data::open(job.data);
     graph.emplace(build_graph(job, source));
     optimizer = optim::make_optimizer(job.train);
   });
   compare(team, identity_of(job, *graph, source));
-  plan::Planned planned = plan_together(
-      team, job, given, [&](const CoreMap& cores, const plan::PlanOptions& options) {
-    if (job.train.batch == 0) {
-      const plan::BatchChoice choice =
-          plan::choose_batch(job, *graph, source, *optimizer, cores, options);
-      job.train.batch = choice.batch;
-      batch_table = plan::describe(choice);
-    }
-    optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
-    plan::Planned own = plan::make_plan(job, *graph, *optimizer, cores, options);
-    std::vector<std::string>& reasons = own.plan.reasons;
-    reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
-    check_shares(job, own.plan, team);
-    return own;
-  });
+  plan::Planned planned =
+      plan_together(team, job, given, [&](const CoreMap& cores, const plan::PlanOptions& options) {
+        if (job.train.batch == 0) {
+          const plan::BatchChoice choice =
+              plan::choose_batch(job, *graph, source, *optimizer, cores, options);
+          job.train.batch = choice.batch;
+          batch_table = plan::describe(choice);
+        }
+        optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
+        plan::Planned own = plan::make_plan(job, *graph, *optimizer, cores, options);
+        std::vector<std::string>& reasons = own.plan.reasons;
+        reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
+        check_shares(job, own.plan, team);
+        return own;
+      });
   const int64_t idle = team.size() - planned.plan.batch / planned.plan.grain;
   if (idle > 0) {
     planned.plan.reasons.push_back(
@@ -160,10 +169,17 @@ void keep_plan(job::Job& job, const std::filesystem::path& plan) {
 
 sync::StepperOptions stepper_options(const Prepared& p) {
   sync::StepperOptions options = p.planned.plan.stepper(p.job.train);
-  const job::Sync& sync = p.job.sync;
-  options.shares = sync.shares;
-  if (sync.bucket.value > 0) options.exchange.bucket = sync.bucket;
-  options.exchange.overlap = sync.overlap;
+  const job::Sync& wish = p.job.sync;
+  options.shares = wish.shares;
+  if (wish.bucket.value > 0) options.exchange.bucket = wish.bucket;
+  options.exchange.overlap = wish.overlap;
+  using Order = sync::ExchangeOptions::Order;
+  if (wish.allreduce != "auto" && wish.allreduce != "tree") {
+    options.exchange.order = Order::given;
+    options.exchange.way = comm::parse_algorithm(wish.allreduce);
+  } else if (wish.allreduce == "auto" && !wish.reproducible) {
+    options.exchange.order = Order::fastest;
+  }
   return options;
 }
 

@@ -1,6 +1,10 @@
 // Training steps on several workers, here as threads: the same bits as on one, on one host and on
 // several, with any shares.
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,11 +31,9 @@ struct Outcome {
   bool operator==(const Outcome&) const = default;
 };
 
-constexpr int kSteps = 8;
-
-Outcome steps(Training& training) {
+Outcome steps(Training& training, int64_t count) {
   Outcome outcome;
-  for (int64_t step = 0; step < kSteps; ++step) {
+  for (int64_t step = 0; step < count; ++step) {
     const StepResult result = training.step(step);
     EXPECT_TRUE(result.finite);
     outcome.losses.push_back(result.loss);
@@ -41,23 +43,48 @@ Outcome steps(Training& training) {
   return outcome;
 }
 
-Outcome alone(const Graph& graph, const std::string& optimizer, double clip) {
+constexpr int64_t kSteps = 8;
+
+Outcome alone(const Graph& graph, const std::string& optimizer, double clip,
+              int64_t count = kSteps) {
   Training training(graph, 1, optimizer, clip);
-  return steps(training);
+  return steps(training, count);
+}
+
+StepperOptions options_of(const Setting& setting, double clip) {
+  StepperOptions options = Training::stepper_options(setting.lanes, clip);
+  options.shares = setting.shares;
+  options.exchange.bucket = Bytes{16 * 1024};
+  options.exchange.in_flight = Bytes{4096};
+  return options;
+}
+
+/// Workers on these hosts do `work`, each with its training of the small resnet.
+void run(const Setting& setting, double clip,
+         const std::function<void(comm::Communicator&, Training&)>& work) {
+  comm::run_as_threads(
+      static_cast<int>(setting.hosts.size()),
+      [&](comm::Communicator& world) {
+        Training training(small_resnet(), options_of(setting, clip), Team(world, kDeadline));
+        work(world, training);
+      },
+      setting.hosts);
 }
 
 Outcome together(const Graph& graph, const Setting& setting, const std::string& optimizer,
-                 double clip) {
+                 double clip, std::optional<comm::Algorithm> algorithm = std::nullopt,
+                 int64_t count = kSteps) {
   Outcome first;
   comm::run_as_threads(
       static_cast<int>(setting.hosts.size()),
       [&](comm::Communicator& world) {
-        StepperOptions options = Training::stepper_options(setting.lanes, clip);
-        options.shares = setting.shares;
-        options.exchange.bucket = Bytes{16 * 1024};
-        options.exchange.in_flight = Bytes{4096};
+        StepperOptions options = options_of(setting, clip);
+        if (algorithm) {
+          options.exchange.order = ExchangeOptions::Order::given;
+          options.exchange.way = *algorithm;
+        }
         Training training(graph, options, Team(world, kDeadline), optimizer);
-        const Outcome outcome = steps(training);
+        const Outcome outcome = steps(training, count);
         if (world.rank() == 0) first = outcome;
         EXPECT_EQ(training.source.held(), 0U);
       },
@@ -101,6 +128,92 @@ TEST(WorkersAndLanes, GiveTheSameWeightsWithClippedAdam) {
 }
 TEST(WorkersAndLanes, GiveTheSameWeightsWithLars) {
   expect_the_bits_of_one_worker(small_lenet(), "lars", 0);
+}
+
+/// Largest difference relative to the largest value.
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = 0;
+  double scale = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    most = std::max(most, std::abs(double{a[i]} - double{b[i]}));
+    scale = std::max(scale, std::abs(double{a[i]}));
+  }
+  return most / scale;
+}
+
+TEST(WorkersAndLanes, ComeCloseByEveryOtherWayToSum) {
+  // Rounding differences grow from step to step.
+  constexpr int64_t kFew = 2;
+  const Outcome one = alone(small_resnet(), "sgd", 1.0, kFew);
+  for (const auto algorithm : {comm::Algorithm::direct, comm::Algorithm::ring,
+                               comm::Algorithm::halving, comm::Algorithm::colors}) {
+    for (const Setting& setting : settings()) {
+      const Outcome several = together(small_resnet(), setting, "sgd", 1.0, algorithm, kFew);
+      EXPECT_LT(difference(one.state, several.state), 1e-4)
+          << comm::to_string(algorithm) << testing::PrintToString(setting.hosts);
+    }
+  }
+}
+
+void expect_untouched_by_nan(const Setting& setting, double clip) {
+  SCOPED_TRACE(testing::PrintToString(setting.hosts));
+  Training sound(small_resnet(), 1, "sgd", clip);
+  sound.step(0);
+  sound.step(2);
+  const std::vector<float> expected = sound.state();
+  run(setting, clip, [&](comm::Communicator& world, Training& training) {
+    training.step(0);
+    training.source.nan_at = {1, 4};
+    EXPECT_FALSE(training.step(1).finite);
+    EXPECT_TRUE(training.step(2).finite);
+    const std::vector<float> state = training.state();
+    if (world.rank() == 0) {
+      EXPECT_EQ(state, expected);
+    }
+  });
+}
+
+TEST(WorkersAndLanes, LeaveEverythingAsItWasWhenTheLossIsNotANumber) {
+  for (const double clip : {0.0, 1.0}) {
+    for (const Setting& setting : settings()) expect_untouched_by_nan(setting, clip);
+  }
+}
+
+TEST(WorkersAndLanes, AllHearTheLargestVote) {
+  for (const Setting& setting : settings()) {
+    run(setting, 0, [&](comm::Communicator& world, Training& training) {
+      for (int64_t step = 0; step < 3; ++step) {
+        const int64_t vote = world.rank() == 1 && step == 1 ? 7 : 0;
+        EXPECT_EQ(training.stepper.step(step, 0.05, training.source, vote).vote, step == 1 ? 7 : 0);
+      }
+    });
+  }
+}
+
+TEST(WorkersAndLanes, EndWithTheNameOfTheOneThatIsMissing) {
+  for (const std::vector<std::string>& hosts :
+       {std::vector<std::string>{"a", "a"}, std::vector<std::string>{"a", "b"}}) {
+    comm::run_as_threads(
+        2,
+        [&](comm::Communicator& world) {
+          Training training(small_lenet(), Training::stepper_options(1, 0), Team(world, Seconds{1}),
+                            "sgd");
+          training.step(0);
+          training.state();
+          if (world.rank() == 1) return;  // and the other goes on
+          try {
+            training.step(1);
+            training.step(2);
+            FAIL() << "nobody was missed";
+          } catch (const comm::TimeoutError& error) {
+            const std::string what = error.what();
+            EXPECT_TRUE(what.find("worker 1") != std::string::npos ||
+                        what.find("rank 1") != std::string::npos)
+                << what;
+          }
+        },
+        hosts);
+  }
 }
 
 }  // namespace
