@@ -7,7 +7,8 @@
 
 namespace convoy::comm {
 
-CommThread::CommThread(Seconds deadline) : deadline_(deadline), thread_([this] { run(); }) {}
+CommThread::CommThread(Seconds deadline, Seconds pause)
+    : deadline_(deadline), pause_(pause), thread_([this] { run(); }) {}
 
 CommThread::~CommThread() {
   stop_ = true;
@@ -59,9 +60,7 @@ bool CommThread::advance_all() {
 }
 
 void CommThread::run() {
-  // Between looks: short enough to keep a network busy, long enough to leave the core to a lane.
-  constexpr auto kPause = std::chrono::microseconds(20);
-  constexpr int kLooks = 8;
+  constexpr int kLooks = 4;  // after something has ended, before it sleeps
   try {
     int looks = 0;
     while (!stop_) {
@@ -74,7 +73,9 @@ void CommThread::run() {
       const Seconds before = now();
       const bool ended = advance_all();
       looks = ended ? 0 : looks + 1;
-      if (looks > kLooks) std::this_thread::sleep_for(kPause);
+      if (looks > kLooks) {
+        std::this_thread::sleep_for(std::chrono::duration<double>(pause_.value));
+      }
       const Seconds after = now();
       busy_ns_.fetch_add(static_cast<int64_t>((after - before).value * 1e9));
       if (!running_.empty() && after - running_.front().since > deadline_) {

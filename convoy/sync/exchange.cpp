@@ -60,7 +60,7 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const La
       here_(here),
       held_(node.held(lanes, updater.arena().size())),
       gate_(options.in_flight),
-      thread_(team.deadline()) {
+      thread_(team.deadline(), options.pause) {
   for (int n = 0; n < team.nodes(); ++n) node_ranges_.push_back(team.node_range(ranges, n));
   buckets_ = cut_into_buckets(updater.chunks(), updater.arena(), options.bucket);
   workspace_.resize(
@@ -123,15 +123,17 @@ void Exchange::await(const std::function<bool()>& holds,
 void Exchange::begin(int64_t step, double learning_rate) {
   at_ = {steps_, step, learning_rate};
   node_.reported[0].fetch_add(1, std::memory_order_release);
-  if (team_.across() == nullptr) return;
-  if (team_.local() == 0) {
-    thread_.post(fmt::format("exchanging the results of step {}", step),
-                 [this, at = at_] { return exchange_results(at); });
-  }
-  if (here_ > 0) return;
+  if (team_.across() == nullptr || here_ > 0) return;
+  post_results();
   // Without lanes that say what is complete, everything is.
   await_sent();
   for (size_t b = 0; b < buckets_.size(); ++b) post_bucket(b);
+}
+
+void Exchange::post_results() {
+  if (team_.local() > 0) return;
+  thread_.post(fmt::format("exchanging the results of step {}", at_.step),
+               [this, at = at_] { return exchange_results(at); });
 }
 
 void Exchange::post_bucket(size_t bucket) {
@@ -161,9 +163,12 @@ void Exchange::await_sent() const {
         [] { return "the last step's gradients to be sent"; });
 }
 
-void Exchange::loss_known() const {
+void Exchange::loss_known(bool last) {
   node_.reported[0].fetch_add(1, std::memory_order_release);
   await_sent();
+  if (!last || losses_.fetch_add(1) + 1 < here_) return;
+  losses_ = 0;
+  if (team_.across() != nullptr) post_results();
 }
 
 Exchange::Passed Exchange::passed(const Passed& from, int64_t begin, int64_t end) {

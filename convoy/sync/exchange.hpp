@@ -35,6 +35,8 @@ struct ExchangeOptions {
   enum class Order { tree, given, fastest };
   Order order = Order::tree;
   comm::Way way = comm::Algorithm::ring;
+  /// Of the communication thread, between looks.
+  Seconds pause{300e-6};
   /// What may be on its way from a worker at once.
   Bytes in_flight{int64_t{8} << 20};
 };
@@ -58,8 +60,9 @@ class Exchange {
   // --------------------------------------------------------
   /// Waits until the weights of floats [begin, end) have arrived.
   void await_weights(int64_t begin, int64_t end) const;
-  /// A grain's loss is in the node's results. Waits until gradients may be written again.
-  void loss_known() const;
+  /// A grain's loss is in the node's results, the lane's last one if `last`. Waits until gradients
+  /// may be written again.
+  void loss_known(bool last);
   /// Gradients of the floats before `end` are complete and, of those before `begin`, the weights
   /// are no longer needed, in this lane. `from` is where it had got to before; returns where it is
   /// now.
@@ -99,6 +102,7 @@ class Exchange {
   bool updates(const Step& at) const;
   std::unique_ptr<BucketExchange> way_of(size_t bucket, const ExchangeOptions& options,
                                          const comm::LinkSpeed& link);
+  void post_results();
   void post_bucket(size_t bucket);
   comm::Task exchange_bucket(Step at, size_t bucket);
   void trace(size_t bucket, const char* what, Seconds begin) const;
@@ -131,6 +135,7 @@ class Exchange {
   std::vector<std::unique_ptr<BucketExchange>> ways_;    // by bucket; none if not a channel
   std::vector<std::vector<comm::Strip>> strips_;         // by bucket and host, of this channel
   std::vector<std::unique_ptr<std::atomic<int>>> done_;  // by bucket: lanes here, in this step
+  std::atomic<int> losses_{0};  // lanes here whose losses are all known, in this step
   std::string description_;
   uint64_t steps_ = 0;
   uint64_t updates_ = 0;

@@ -245,7 +245,7 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
     }
     run.on_loss = [&](const engine::GrainResult& result) {
       node_->results[steps_ % 2][static_cast<size_t>(g)] = result;
-      if (exchange_) exchange_->loss_known();
+      if (exchange_) exchange_->loss_known(g + 1 == range.last);
     };
     run.on_layer = [&](int64_t begin, int64_t end) {
       if (options_.measure_noise) {
