@@ -81,6 +81,12 @@ void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem:
     batch += fmt::format("team    {} on {}; this is {}, which runs {}\n",
                          plural(team.size(), "worker"), plural(team.nodes(), "host"),
                          team.name(team.rank()), describe_cores(p.planned.plan));
+    const int64_t idle = team.size() - p.planned.plan.batch / p.planned.plan.grain;
+    if (idle > 0 && p.job.sync.shares.empty()) {
+      batch +=
+          fmt::format("        {} of {} workers have nothing to do: there are more than grains\n",
+                      idle, team.size());
+    }
   }
   say(out, fmt::format("model   {}: {} parameters, {} per image to train\n", p.graph.name(),
                        p.graph.parameter_count(), amount(p.graph.training_flops())) +

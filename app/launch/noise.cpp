@@ -94,13 +94,14 @@ bool NoiseFilter::understood(const std::string& block) {
   }
   if (lost_a_host_) return true;
   // Said at once, whereas the explanations above come when the last worker has gone.
-  if (block.find("Primary job  terminated normally, but") != std::string::npos) {
+  for (const char* words :
+       {"Primary job  terminated normally, but", "MPI_ABORT was invoked on rank"}) {
+    if (block.find(words) == std::string::npos) continue;
     aborting_ = true;
     return true;
   }
-  constexpr std::array<std::string_view, 3> kRepeated = {
-      "MPI_ABORT was invoked on rank", "has exited due to process rank",
-      "noticed that the job aborted, but has no info"};
+  constexpr std::array<std::string_view, 2> kRepeated = {
+      "has exited due to process rank", "noticed that the job aborted, but has no info"};
   return std::any_of(kRepeated.begin(), kRepeated.end(), [&](std::string_view words) {
     return block.find(words) != std::string::npos;
   });

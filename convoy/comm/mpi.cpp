@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <limits>
 
@@ -21,6 +22,12 @@ void must(int code, const char* what) {
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   fail("MPI: {}: {}", what, std::string(text.data(), static_cast<size_t>(length)));
+}
+
+/// True while an exception is on its way: then the others may not come to what all have to do
+/// together, such as giving memory back, and the job ends anyway.
+bool unwinding() {
+  return std::uncaught_exceptions() > 0;
 }
 
 int bytes_count(size_t bytes) {
@@ -194,7 +201,9 @@ class MpiShared : public SharedMemory {
     }
     MPI_Barrier(comm);
   }
-  ~MpiShared() override { MPI_Win_free(&window_); }
+  ~MpiShared() override {
+    if (!unwinding()) MPI_Win_free(&window_);
+  }
   std::span<std::byte> part(int rank) const override { return parts_[static_cast<size_t>(rank)]; }
 
  private:
@@ -221,7 +230,7 @@ class MpiCommunicator : public Communicator {
   ~MpiCommunicator() override {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (owned_ && finalized == 0) MPI_Comm_free(&comm_);
+    if (owned_ && finalized == 0 && !unwinding()) MPI_Comm_free(&comm_);
   }
 
   int rank() const override { return rank_; }

@@ -146,12 +146,6 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
         check_shares(job, own.plan, team);
         return own;
       });
-  const int64_t idle = team.size() - planned.plan.batch / planned.plan.grain;
-  if (idle > 0) {
-    planned.plan.reasons.push_back(
-        fmt::format("{} of {} workers have nothing to do: a batch has only {}", idle, team.size(),
-                    plural(team.size() - idle, "grain")));
-  }
   return {std::move(job),       std::move(source),  std::move(*graph),
           std::move(optimizer), std::move(planned), std::move(batch_table)};
 }

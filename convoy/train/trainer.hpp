@@ -39,7 +39,8 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {},
 
 /// Worker 0 plans, the others take over its plan for what their job leaves open, and plan the rest
 /// for their own cores; collective. `plan_here` plans `job` as it then is.
-using PlanHere = std::function<plan::Planned(const CoreMap& cores, const plan::PlanOptions& options)>;
+using PlanHere =
+    std::function<plan::Planned(const CoreMap& cores, const plan::PlanOptions& options)>;
 plan::Planned plan_together(const sync::Team& team, job::Job& job, plan::PlanOptions options,
                             const PlanHere& plan_here);
 
