@@ -20,9 +20,6 @@ constexpr int kBroadcastTag = 2;
 /// Messages are shorter than 2 GiB everywhere, and large ones are better sent in pieces.
 constexpr size_t kPiece = size_t{8} << 20;
 
-/// Whole models take longer than messages.
-constexpr double kPatient = 10;
-
 comm::Task gather_task(comm::Communicator& c, std::vector<std::vector<std::byte>>& all) {
   comm::Requests requests;
   const auto own = static_cast<size_t>(c.rank());
@@ -117,16 +114,16 @@ GrainRange Team::node_range(const std::vector<GrainRange>& ranges, int node) con
 }
 
 std::vector<std::vector<std::byte>> Team::gather(std::span<const std::byte> own,
-                                                 const std::string& what) const {
+                                                 const std::string& what, Seconds patience) const {
   std::vector<std::vector<std::byte>> all(order_.size(), std::vector<std::byte>(own.size()));
   std::copy(own.begin(), own.end(), all[static_cast<size_t>(rank_)].begin());
-  if (size() > 1) comm::wait(gather_task(*world_, all), deadline_, what);
+  if (size() > 1) comm::wait(gather_task(*world_, all), patience, what);
   return all;
 }
 
 void Team::from_first(comm::Communicator& c, std::span<std::byte> bytes,
                       const std::string& what) const {
-  comm::wait(broadcast_task(c, bytes), Seconds{kPatient * deadline_.value}, what);
+  comm::wait(broadcast_task(c, bytes), patience(), what);
 }
 
 void Team::from_first(std::vector<std::byte>& bytes, const std::string& what) const {
@@ -147,13 +144,13 @@ std::string Team::text_from_first(const std::string& own, const std::string& wha
 std::vector<std::string> Team::gather_text(const std::string& own, const std::string& what) const {
   const auto length = static_cast<uint64_t>(own.size());
   std::vector<uint64_t> lengths;
-  for (const auto& bytes : gather(std::as_bytes(std::span(&length, 1)), what)) {
+  for (const auto& bytes : gather(std::as_bytes(std::span(&length, 1)), what, patience())) {
     std::memcpy(&lengths.emplace_back(), bytes.data(), sizeof(uint64_t));
   }
   std::string padded = own;
   padded.resize(*std::max_element(lengths.begin(), lengths.end()));
   std::vector<std::string> all;
-  for (const auto& bytes : gather(std::as_bytes(std::span(padded)), what)) {
+  for (const auto& bytes : gather(std::as_bytes(std::span(padded)), what, patience())) {
     all.emplace_back(reinterpret_cast<const char*>(bytes.data()), lengths[all.size()]);
   }
   return all;

@@ -42,6 +42,8 @@ class Team {
   /// How many workers of each host take part in sums between hosts: as many as every host has.
   int channels() const { return channels_; }
   Seconds deadline() const { return deadline_; }
+  /// For what may take one worker long while the others wait: planning, reading and writing files.
+  Seconds patience() const { return {10 * deadline_.value}; }
   void set_deadline(Seconds deadline) { deadline_ = deadline; }
   /// "worker 3 (host b)".
   std::string name(int rank) const;
@@ -62,8 +64,10 @@ class Team {
 
   /// Everybody's bytes, by rank; collective. All bring the same number. `what` names the wait.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> own,
-                                             const std::string& what) const;
-  /// Everybody's text, by rank; collective.
+                                             const std::string& what) const {
+    return gather(own, what, deadline_);
+  }
+  /// Everybody's text, by rank; collective. Waits with patience().
   std::vector<std::string> gather_text(const std::string& own, const std::string& what) const;
   /// The bytes of rank 0 for everybody; collective. The others' vector is resized.
   void from_first(std::vector<std::byte>& bytes, const std::string& what) const;
@@ -74,6 +78,9 @@ class Team {
   void meet(const std::string& what) const;
 
  private:
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> own,
+                                             const std::string& what, Seconds patience) const;
+
   comm::Communicator* world_ = nullptr;
   std::unique_ptr<comm::Communicator> node_comm_;
   std::unique_ptr<comm::Communicator> across_;

@@ -196,7 +196,7 @@ TEST(WorkersAndLanes, EndWithTheNameOfTheOneThatIsMissing) {
     comm::run_as_threads(
         2,
         [&](comm::Communicator& world) {
-          Training training(small_lenet(), Training::stepper_options(1, 0), Team(world, Seconds{1}),
+          Training training(small_lenet(), Training::stepper_options(1, 0), Team(world, Seconds{6}),
                             "sgd");
           training.step(0);
           training.state();
