@@ -92,9 +92,9 @@ struct Sync {
   bool reproducible = true;
   std::string allreduce = "auto";  ///< auto | tree | direct | ring | halving | colors
   std::vector<int64_t> shares;     ///< grains of each worker; empty: equal
-  double deadline = 60;         ///< seconds; the longest wait for another worker
-  Bytes bucket{0};              ///< of gradients that are exchanged together; 0: auto
-  bool overlap = true;          ///< false: gradients are exchanged after the backward pass
+  double deadline = 60;            ///< seconds; the longest wait for another worker
+  Bytes bucket{0};                 ///< of gradients that are exchanged together; 0: auto
+  bool overlap = true;             ///< false: gradients are exchanged after the backward pass
   bool operator==(const Sync&) const = default;
 };
 
