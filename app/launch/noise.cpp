@@ -49,6 +49,9 @@ std::string NoiseFilter::pass(std::string_view piece) {
 }
 
 std::string NoiseFilter::take_line(const std::string& line) {
+  // A worker that speaks like this ends all others (app/worker.hpp). mpirun says so, too, but not
+  // while it waits for a host that does not answer.
+  if (line.starts_with("convoy: worker ")) aborting_ = true;
   if (showing_) return line;
   if (block_.empty()) {
     if (line != kRule) return is_noise(line) ? "" : line;

@@ -255,12 +255,12 @@ std::vector<Field> machine() {
        .more = "auto: tree where sync.reproducible asks for it, which adds in the order of one worker; "
                "else the fastest by the measured links. The others do not keep that order "
                "(docs/collectives.md). Workers of one host always add in the order of the tree.",
-       .choices = {"auto", "tree", "direct", "ring", "halving", "colors"}},
+       .choices = {"tree", "direct", "ring", "halving", "colors", "auto"}},
       {.key = "sync.shares", .place = at<&Job::sync, &Sync::shares>,
        .help = "How many grains of each batch every worker runs, by rank.",
-       .more = "They must add up to the grains of a batch; 0 is legal. The weights are the same "
+       .more = "`shares: [5, 3]` gives the first worker five. They must add up to the grains of a batch; 0 is legal. The weights are the same "
                "whatever the shares.",
-       .unit = "grains", .range = from(0), .empty = "as equal as can be", .example = "[5, 3]"},
+       .unit = "grains", .range = from(0), .empty = "as equal as can be"},
       {.key = "sync.deadline", .place = at<&Job::sync, &Sync::deadline>,
        .help = "The longest wait for another worker.",
        .more = "When it passes, training ends with a message that names who is missing. It must be "
