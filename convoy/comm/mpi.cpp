@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <memory>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -188,7 +189,9 @@ class MpiShared : public SharedMemory {
  public:
   MpiShared(MPI_Comm comm, Bytes each) {
     void* own = nullptr;
-    must(MPI_Win_allocate_shared(each.value, 1, MPI_INFO_NULL, comm, &own, &window_),
+    // The library aligns parts to what it needs itself, so there is room to move them.
+    const int64_t wanted = each.value > 0 ? each.value + static_cast<int64_t>(kAlignment) : 0;
+    must(MPI_Win_allocate_shared(wanted, 1, MPI_INFO_NULL, comm, &own, &window_),
          "allocating shared memory");
     int size = 0;
     MPI_Comm_size(comm, &size);
@@ -197,7 +200,11 @@ class MpiShared : public SharedMemory {
       int unit = 0;
       void* at = nullptr;
       must(MPI_Win_shared_query(window_, rank, &bytes, &unit, &at), "finding shared memory");
-      parts_.emplace_back(static_cast<std::byte*>(at), static_cast<size_t>(bytes));
+      // The mappings differ by whole pages, so all ranks move a part by as much.
+      auto room = static_cast<size_t>(bytes);
+      if (room > 0) std::align(kAlignment, room - kAlignment, at, room);
+      parts_.emplace_back(static_cast<std::byte*>(at),
+                          bytes > 0 ? static_cast<size_t>(bytes) - kAlignment : 0);
     }
     MPI_Barrier(comm);
   }
@@ -207,6 +214,8 @@ class MpiShared : public SharedMemory {
   std::span<std::byte> part(int rank) const override { return parts_[static_cast<size_t>(rank)]; }
 
  private:
+  static constexpr size_t kAlignment = 64;
+
   MPI_Win window_ = MPI_WIN_NULL;
   std::vector<std::span<std::byte>> parts_;
 };
