@@ -129,11 +129,11 @@ class Training {
            const std::string& optimizer = "sgd",
            engine::Algorithm algorithm = engine::Algorithm::direct)
       : optimizer_(optim::make_optimizer(options_of(optimizer))),
-        program_(graph, compile_options(graph, algorithm)),
+        program_(compile(graph, algorithm)),
         team_(std::move(team)),
-        stepper(program_, *optimizer_, options, team_),
+        stepper(*program_, *optimizer_, options, team_),
         source(graph) {
-    stepper.load([&] { engine::initialise(program_.arena(), 5, stepper.weights()); });
+    stepper.load([&] { engine::initialise(program_->arena(), 5, stepper.weights()); });
   }
 
   StepResult step(int64_t number) { return stepper.step(number, 0.05, source); }
@@ -147,6 +147,12 @@ class Training {
   }
 
  private:
+  /// Workers as threads take turns: oneDNN sets itself up at its first use, by whomever.
+  static std::unique_ptr<engine::Program> compile(const Graph& graph, engine::Algorithm algorithm) {
+    static std::mutex mutex;
+    const std::lock_guard lock(mutex);
+    return std::make_unique<engine::Program>(graph, compile_options(graph, algorithm));
+  }
   static engine::CompileOptions compile_options(const Graph& graph, engine::Algorithm algorithm) {
     engine::CompileOptions options;
     options.grain = kGrain;
@@ -167,7 +173,7 @@ class Training {
 
  private:
   std::unique_ptr<optim::Optimizer> optimizer_;
-  engine::Program program_;
+  std::unique_ptr<engine::Program> program_;
   Team team_;
 
  public:
