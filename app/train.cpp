@@ -176,6 +176,7 @@ class Sitting {
   bool resumes() const { return !a_.resume.empty(); }
 
   void check_arguments() const {
+    if (a_.traced) steps_of(a_.trace);
     if (!resumes() && a_.job.empty()) refuse("train needs a job file, or --resume RUN");
     if (resumes() && !a_.run_folder.empty()) {
       refuse("--resume names the run folder already; leave out --run");

@@ -79,7 +79,6 @@ Traffic direct_traffic(Form form, int rank, const Strips& strips);
 Seconds direct_time(Form form, int ranks, int64_t count, const LinkSpeed& link);
 
 // ---- ring (ring.cpp): least bytes, 2(N−1) steps
-// --------------------------------------------------
 Strips ring_strips(int64_t count, int ranks, Edges edges = {});
 Task ring_part_reduce(Communicator& c, std::span<float> values, Strips strips, int tag);
 Task ring_part_broadcast(Communicator& c, std::span<float> values, Strips strips, int tag);
@@ -88,7 +87,6 @@ Traffic ring_traffic(Form form, int rank, const Strips& strips);
 Seconds ring_time(Form form, int ranks, int64_t count, const LinkSpeed& link);
 
 // ---- recursive halving and doubling (halving.cpp): least bytes, 2·log2 N steps
-// -------------------
 /// Where N is no power of two, the odd ones of the first ranks own nothing.
 Strips halving_strips(int64_t count, int ranks, Edges edges = {});
 Task halving_part_reduce(Communicator& c, std::span<float> values, Strips strips, int tag);
@@ -98,7 +96,6 @@ Traffic halving_traffic(Form form, int rank, const Strips& strips);
 Seconds halving_time(Form form, int ranks, int64_t count, const LinkSpeed& link);
 
 // ---- multi-color trees (colors.cpp): few hops, every link busy both ways
-// -------------------------
 struct Colors {
   int colors = 4;             ///< at most kTags / 2, and no more than ranks
   int64_t chunk = 16 * 1024;  ///< values that go up or down a tree at a time
@@ -124,7 +121,7 @@ struct TreePlace {
 TreePlace tree_place(int rank, int ranks, int color, int colors);
 
 // ---- the MPI library's own (library.cpp)
-// --------------------------------------------------------- They know no tags: all ranks must start
+// They know no tags: all ranks must start
 // them in the same order. They need a communicator of MPI, and cannot be given up: after a wait
 // that was too long, the job must end.
 Strips library_strips(int64_t count, int ranks, Edges edges = {});

@@ -19,7 +19,6 @@ CommThread::~CommThread() {
 }
 
 void CommThread::post(std::string what, std::function<Task()> make) {
-  posted_.fetch_add(1);
   auto* post = new Post{std::move(what), std::move(make), top_.load(std::memory_order_relaxed)};
   while (!top_.compare_exchange_weak(post->next, post, std::memory_order_release,
                                      std::memory_order_relaxed)) {
@@ -50,7 +49,6 @@ bool CommThread::advance_all() {
   for (auto it = running_.begin(); it != running_.end();) {
     if (it->task.advance()) {
       it = running_.erase(it);
-      ended_.fetch_add(1, std::memory_order_release);
       ended = true;
     } else {
       ++it;

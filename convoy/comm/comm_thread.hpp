@@ -8,7 +8,6 @@
 #include <exception>
 #include <functional>
 #include <list>
-#include <mutex>
 #include <string>
 #include <thread>
 
@@ -32,8 +31,6 @@ class CommThread {
   /// what it returns is driven to its end. `what` names it in messages.
   void post(std::string what, std::function<Task()> make);
 
-  /// True when everything that was posted has ended.
-  bool idle() const { return ended_.load(std::memory_order_acquire) == posted_.load(); }
   /// Throws what a task threw, if one did; the thread is of no use any more then.
   void rethrow() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -59,8 +56,6 @@ class CommThread {
   Seconds deadline_;
   Seconds pause_;
   std::atomic<Post*> top_{nullptr};  // last one first
-  std::atomic<uint64_t> posted_{0};
-  std::atomic<uint64_t> ended_{0};
   std::atomic<uint64_t> wake_{0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> failed_{false};

@@ -19,7 +19,6 @@ class Gate {
   /// that is with a lower `priority`, waits. leave() makes the room again.
   Task enter(Bytes bytes, int priority);
   void leave(Bytes bytes) { inside_ = inside_ - bytes; }
-  Bytes most() const { return most_; }
 
  private:
   Bytes most_;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -17,29 +17,34 @@ constexpr int kNorms = 1;
 constexpr int kStates = 2;
 constexpr int kBuckets = 3;
 
-/// Sends `own` to every other rank and takes theirs.
-comm::Task swap_all(comm::Communicator& c, int tag, std::span<const std::byte> own,
-                    std::vector<std::vector<std::byte>>& theirs) {
+/// Shows a function the values of a rank, in the same order everywhere.
+using Shown = std::function<void(std::span<std::byte>)>;
+using ShowValues = std::function<void(int rank, const Shown& take)>;
+
+/// Every rank's values become what they are at that rank.
+comm::Task swap_all(comm::Communicator& c, int tag, ShowValues show) {
+  std::vector<std::vector<std::byte>> messages(static_cast<size_t>(c.size()));
+  for (int r = 0; r < c.size(); ++r) {
+    std::vector<std::byte>& message = messages[static_cast<size_t>(r)];
+    show(r, [&](std::span<std::byte> values) {
+      message.insert(message.end(), values.begin(), values.end());
+    });
+  }
   comm::Requests requests;
   for (int r = 0; r < c.size(); ++r) {
     if (r == c.rank()) continue;
-    requests.add(c.receive(r, tag * comm::kTags, theirs[static_cast<size_t>(r)]));
-    requests.add(c.send(r, tag * comm::kTags, own));
+    requests.add(c.receive(r, tag * comm::kTags, messages[static_cast<size_t>(r)]));
+    requests.add(c.send(r, tag * comm::kTags, messages[static_cast<size_t>(c.rank())]));
   }
   co_await std::move(requests);
-}
-
-template <class T>
-void append(std::vector<std::byte>& to, std::span<const T> values) {
-  const auto bytes = std::as_bytes(values);
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
-
-template <class T>
-void take_front(std::span<const std::byte>& from, std::span<T> values) {
-  if (values.empty()) return;
-  std::memcpy(values.data(), from.data(), values.size_bytes());
-  from = from.subspan(values.size_bytes());
+  for (int r = 0; r < c.size(); ++r) {
+    if (r == c.rank()) continue;
+    const std::byte* from = messages[static_cast<size_t>(r)].data();
+    show(r, [&](std::span<std::byte> values) {
+      std::copy_n(from, values.size(), values.begin());
+      from += values.size();
+    });
+  }
 }
 
 template <class T>
@@ -88,7 +93,6 @@ std::unique_ptr<BucketExchange> Exchange::way_of(size_t b, const ExchangeOptions
   own.begin = part.begin;
   own.end = part.end;
   if (options.order == ExchangeOptions::Order::tree) {
-    description_ = "tree";
     strips_.push_back(cut_into_strips(chunks, own, team_.nodes()));
     return std::make_unique<TreeExchange>(*team_.across(), node_ranges_, strips_[b], tag);
   }
@@ -97,7 +101,6 @@ std::unique_ptr<BucketExchange> Exchange::way_of(size_t b, const ExchangeOptions
       options.order == ExchangeOptions::Order::given
           ? comm::tuned(options.way.algorithm, comm::Form::part_reduce, team_.nodes(), count, link)
           : comm::fastest(comm::Form::part_reduce, team_.nodes(), count, link);
-  description_ = comm::to_string(way.algorithm);
   std::vector<int64_t> edges;
   for (size_t i = own.first; i < own.last; ++i) edges.push_back(chunks[i].begin - part.begin);
   comm::Strips strips = comm::strips_for(way, count, team_.nodes(), edges);
@@ -249,14 +252,18 @@ comm::Task Exchange::verdict(Step at) {
                        "waiting for the gradient's norm");
 }
 
-comm::Task Exchange::take(Step at, size_t bucket) {
-  co_await verdict(at);
-  if (!updates(at)) co_return;
+comm::Task Exchange::weights_free(Step at, size_t bucket) {
   co_await comm::Until(
       [this, at, bucket] {
         return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
       },
       "waiting for lanes that still read the weights");
+}
+
+comm::Task Exchange::take(Step at, size_t bucket) {
+  co_await verdict(at);
+  if (!updates(at)) co_return;
+  co_await weights_free(at, bucket);
   co_await ways_[bucket]->take_strips(node_.model.weights);
 }
 
@@ -276,11 +283,7 @@ comm::Task Exchange::give(Step at, size_t bucket) {
   }
   co_await verdict(at);
   if (!updates(at)) co_return;
-  co_await comm::Until(
-      [this, at, bucket] {
-        return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
-      },
-      "waiting for lanes that still read the weights");
+  co_await weights_free(at, bucket);
   begin = now();
   if (!updater_.measures()) context_ = updater_.context(at.step, at.learning_rate);
   each_own([this](size_t index, const float* sum) { updater_.update(index, sum, context_); });
@@ -313,56 +316,27 @@ comm::Task Exchange::exchange_results(Step at) {
       [this, target] { return node_.reported[0].load(std::memory_order_acquire) >= target; },
       "waiting for workers of this host");
   const size_t turn = at.index % 2;
-  const auto visit = [&](int node, const auto& f) {
-    f(part(node_.results[turn], node_ranges_[static_cast<size_t>(node)]));
-    for (const int rank : team_.members(node)) {
-      f(node_.reports[turn].subspan(static_cast<size_t>(rank), 1));
+  co_await swap_all(*team_.across(), kResults, [this, turn](int host, const Shown& take) {
+    take(
+        std::as_writable_bytes(part(node_.results[turn], node_ranges_[static_cast<size_t>(host)])));
+    for (const int rank : team_.members(host)) {
+      take(std::as_writable_bytes(node_.reports[turn].subspan(static_cast<size_t>(rank), 1)));
     }
-  };
-  std::vector<std::byte> own;
-  visit(team_.node(), [&own](auto values) {
-    append(own, std::span<const typename decltype(values)::value_type>(values));
   });
-  std::vector<std::vector<std::byte>> theirs(static_cast<size_t>(team_.nodes()));
-  for (int n = 0; n < team_.nodes(); ++n) {
-    size_t size = 0;
-    visit(n, [&size](auto values) { size += values.size_bytes(); });
-    theirs[static_cast<size_t>(n)].resize(size);
-  }
-  co_await swap_all(*team_.across(), kResults, own, theirs);
-  for (int n = 0; n < team_.nodes(); ++n) {
-    if (n == team_.node()) continue;
-    std::span<const std::byte> from = theirs[static_cast<size_t>(n)];
-    visit(n, [&from](auto values) { take_front(from, values); });
-  }
   node_.agreed[0].store(at.index + 1, std::memory_order_release);
 }
 
 comm::Task Exchange::exchange_norms(Step at) {
   co_await comm::Until([this] { return summed_ == buckets_.size(); }, "waiting for sums");
   summed_ = 0;
-  const auto each = [this](int node, const auto& f) {
+  co_await swap_all(*team_.across(), kNorms, [this](int host, const Shown& take) {
     for (size_t b = 0; b < buckets_.size(); ++b) {
-      each_chunk(b, node, [&](size_t index, const Chunk&) {
-        f(node_.model.gradient_norm2.subspan(index, 1));
-        f(node_.model.weight_norm2.subspan(index, 1));
+      each_chunk(b, host, [&](size_t index, const Chunk&) {
+        take(std::as_writable_bytes(node_.model.gradient_norm2.subspan(index, 1)));
+        take(std::as_writable_bytes(node_.model.weight_norm2.subspan(index, 1)));
       });
     }
-  };
-  std::vector<std::byte> own;
-  each(team_.node(), [&own](std::span<double> v) { append(own, std::span<const double>(v)); });
-  std::vector<std::vector<std::byte>> theirs(static_cast<size_t>(team_.nodes()));
-  for (int n = 0; n < team_.nodes(); ++n) {
-    size_t size = 0;
-    each(n, [&size](std::span<double> v) { size += v.size_bytes(); });
-    theirs[static_cast<size_t>(n)].resize(size);
-  }
-  co_await swap_all(*team_.across(), kNorms, own, theirs);
-  for (int n = 0; n < team_.nodes(); ++n) {
-    if (n == team_.node()) continue;
-    std::span<const std::byte> from = theirs[static_cast<size_t>(n)];
-    each(n, [&from](std::span<double> v) { take_front(from, v); });
-  }
+  });
   node_.measured[0].fetch_add(1, std::memory_order_release);
   co_await comm::Until(
       [this, at] {

@@ -50,8 +50,6 @@ class Exchange {
            Trace* trace = nullptr);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  /// For people: how buckets go between hosts.
-  const std::string& description() const { return description_; }
 
   /// A step begins, and this worker's report stands in the node's.
   void begin(int64_t step, double learning_rate);
@@ -107,6 +105,7 @@ class Exchange {
   comm::Task exchange_bucket(Step at, size_t bucket);
   void trace(size_t bucket, const char* what, Seconds begin) const;
   comm::Task verdict(Step at);
+  comm::Task weights_free(Step at, size_t bucket);
   comm::Task give(Step at, size_t bucket);
   comm::Task take(Step at, size_t bucket);
   comm::Task exchange_results(Step at);
@@ -136,7 +135,6 @@ class Exchange {
   std::vector<std::vector<comm::Strip>> strips_;         // by bucket and host, of this channel
   std::vector<std::unique_ptr<std::atomic<int>>> done_;  // by bucket: lanes here, in this step
   std::atomic<int> losses_{0};  // lanes here whose losses are all known, in this step
-  std::string description_;
   uint64_t steps_ = 0;
   uint64_t updates_ = 0;
   Step at_;

@@ -15,8 +15,7 @@ namespace convoy::sync {
 
 /// What a worker tells all others in every step.
 struct Report {
-  int64_t vote = 0;      ///< the largest is everybody's (to stop, say)
-  double computing = 0;  ///< seconds that its grains took in the step before
+  int64_t vote = 0;  ///< the largest is everybody's (to stop, say)
 };
 
 /// The lanes of a host, worker by worker, and the grains of each.

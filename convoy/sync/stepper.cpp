@@ -302,7 +302,7 @@ void Stepper::add_up(StepResult& result) const {
 }
 
 StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source, int64_t vote) {
-  node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote, 0};
+  node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote};
   const StepResult result = exchange_ ? step_between_hosts(step, learning_rate, source)
                                       : step_on_host(step, learning_rate, source);
   ++steps_;

@@ -39,14 +39,6 @@ TreeExchange::TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges
   for (const GrainRange& range : ranges_) grains_ = std::max(grains_, range.last);
 }
 
-Bytes TreeExchange::memory() const {
-  Bytes sum;
-  for (const auto* buffers : {&arrived_, &given_}) {
-    for (const AlignedBuffer& buffer : *buffers) sum += buffer.size();
-  }
-  return sum;
-}
-
 comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) {
   const int ranks = c_.size();
   const comm::Strip mine = own();

@@ -43,8 +43,6 @@ class TreeExchange final : public BucketExchange {
   /// What rank `rank` sends in a part-reduce and a part-broadcast.
   static comm::Traffic traffic(int rank, const std::vector<GrainRange>& ranges,
                                const std::vector<comm::Strip>& strips);
-  /// Memory for what arrives, and for subtrees that are held in parts.
-  Bytes memory() const;
 
  private:
   comm::Communicator& c_;
