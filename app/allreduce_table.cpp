@@ -8,6 +8,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/base/random.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/comm/choose.hpp"
 #include "convoy/comm/mpi.hpp"
@@ -163,7 +164,10 @@ std::vector<double> Bench::measure() {
   for (int round = 0; round <= kAtLeast ||
                       (spent < budget_ * static_cast<double>(ways_.size()) && round < kAtMost);
        ++round) {
-    for (size_t w = 0; w < ways_.size(); ++w) {
+    // What was sent just before may still fill a link's queue, so no way always follows the same
+    // one.
+    for (size_t i = 0; i < ways_.size(); ++i) {
+      const size_t w = permuted(i, ways_.size(), 1, static_cast<uint64_t>(round));
       const double seconds = time_of(ways_[w]);
       spent += seconds;
       if (round > 0) times[w].push_back(seconds);

@@ -69,7 +69,10 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   m.stepper->load([&] { engine::initialise(m.planned.program->arena(), 1, m.stepper->weights()); });
   m.batch = std::make_unique<plan::RandomBatch>(graph, a.batch, m.planned.plan.grain);
   int64_t step = 0;
-  for (; step < a.warm_up; ++step) m.stepper->step(step, job.train.lr.peak, *m.batch);
+  const auto tuning = [&] { return m.stepper->tuner() != nullptr && !m.stepper->tuner()->done(); };
+  for (; step < a.warm_up || tuning(); ++step) {
+    m.stepper->step(step, job.train.lr.peak, *m.batch);
+  }
   if (profile) m.stepper->take_profile();
   std::vector<double> times;
   for (int64_t i = 0; i < a.steps; ++i, ++step) {

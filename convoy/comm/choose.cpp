@@ -4,6 +4,8 @@
 #include <bit>
 #include <limits>
 
+#include "convoy/base/random.hpp"
+
 namespace convoy::comm {
 namespace {
 
@@ -116,7 +118,9 @@ Way least_time(Communicator& c, int64_t count, const std::vector<Way>& ways, Sec
   for (const Way& way : ways) all.push_back({way});
   double spent = 0;
   for (int round = 0; round < kAtLeast || (round < kAtMost && spent < kBudget); ++round) {
-    for (Tried& tried : all) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      // No way always follows the same one, whose messages may still fill a link's queue.
+      Tried& tried = all[permuted(i, all.size(), 1, static_cast<uint64_t>(round))];
       const Seconds begin = now();
       wait(allreduce(c, values, 0, tried.way), patience, "trying ways to sum");
       const float took[] = {static_cast<float>((now() - begin).value)};

@@ -268,7 +268,9 @@ std::vector<Field> machine() {
        .range = above(0), .spelling = Spelling::duration, .also = {"timeout"}},
       {.key = "sync.bucket", .place = at<&Job::sync, &Sync::bucket>,
        .help = "How much of the gradient is exchanged between hosts as one.",
-       .more = "Small layers share a bucket, large ones are sliced.",
+       .more = "Small layers share a bucket, large ones are sliced. auto: sizes are tried in the "
+               "first steps, and the one with the shortest steps is kept. Sums in the order of the tree "
+               "give the same weights whatever the size.",
        .zero = "auto"},
       {.key = "sync.overlap", .place = at<&Job::sync, &Sync::overlap>,
        .help = "Exchange gradients between hosts while the backward pass goes on.",

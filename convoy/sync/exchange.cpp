@@ -14,8 +14,7 @@ namespace {
 /// Tags of the communicator across hosts; buckets follow.
 constexpr int kResults = 0;
 constexpr int kNorms = 1;
-constexpr int kStates = 2;
-constexpr int kBuckets = 3;
+constexpr int kBuckets = 2;
 
 /// Shows a function the values of a rank, in the same order everywhere.
 using Shown = std::function<void(std::span<std::byte>)>;
@@ -47,6 +46,20 @@ comm::Task swap_all(comm::Communicator& c, int tag, ShowValues show) {
   }
 }
 
+/// Without sizes that cut the arena into as many buckets as a smaller one.
+std::vector<Bytes> sizes_that_differ(const std::vector<Bytes>& sizes,
+                                     const std::vector<Chunk>& chunks, const engine::Arena& arena) {
+  std::vector<Bytes> different;
+  size_t last = 0;
+  for (const Bytes size : sizes) {
+    const size_t count = cut_into_buckets(chunks, arena, size).size();
+    if (!different.empty() && count == last) continue;
+    different.push_back(size);
+    last = count;
+  }
+  return different;
+}
+
 template <class T>
 std::span<T> part(std::span<T> all, const GrainRange& range) {
   return all.subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.size()));
@@ -63,25 +76,49 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const La
       lanes_(lanes),
       trace_(trace),
       here_(here),
+      options_(options),
       held_(node.held(lanes, updater.arena().size())),
       gate_(options.in_flight),
       thread_(team.deadline(), options.pause) {
   for (int n = 0; n < team.nodes(); ++n) node_ranges_.push_back(team.node_range(ranges, n));
-  buckets_ = cut_into_buckets(updater.chunks(), updater.arena(), options.bucket);
   workspace_.resize(
       static_cast<size_t>(TreeTotal::workspace_size(node_ranges_.back().last, kChunk)));
-  for (size_t b = 0; b < buckets_.size(); ++b)
-    done_.push_back(std::make_unique<std::atomic<int>>(0));
-  if (team.across() == nullptr) return;
-  comm::LinkSpeed link;
-  if (options.order != ExchangeOptions::Order::tree) {
-    link = comm::measure_links(*team.across(), team.deadline());
+  if (team.across() != nullptr && options.order != ExchangeOptions::Order::tree) {
+    link_ = comm::measure_links(*team.across(), team.deadline());
   }
-  for (size_t b = 0; b < buckets_.size(); ++b) ways_.push_back(way_of(b, options, link));
+  const std::vector<Bytes> sizes =
+      sizes_that_differ(options.buckets, updater.chunks(), updater.arena());
+  if (sizes.size() > 1) tuner_.emplace(sizes);
+  cut(tuner_ ? tuner_->size() : sizes.front());
 }
 
-std::unique_ptr<BucketExchange> Exchange::way_of(size_t b, const ExchangeOptions& options,
-                                                 const comm::LinkSpeed& link) {
+void Exchange::cut(Bytes bucket) {
+  buckets_ = cut_into_buckets(updater_.chunks(), updater_.arena(), bucket);
+  done_.clear();
+  strips_.clear();
+  ways_.clear();
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    done_.push_back(std::make_unique<std::atomic<int>>(0));
+    if (team_.across() != nullptr) ways_.push_back(way_of(b));
+  }
+}
+
+/// Into the buckets that the tuner wants. Collective, between two steps.
+void Exchange::cut_again() {
+  // Strips change hands, and with them the optimizer's state.
+  share_states();
+  team_.meet("cutting the gradient into other buckets");
+  if (team_.local() == 0) {
+    // As if there had been these buckets from the beginning.
+    for (Counter& c : node_.completed) c = steps_ * static_cast<uint64_t>(lanes_.active);
+    for (Counter& c : node_.released) c = steps_ * static_cast<uint64_t>(lanes_.active);
+    for (Counter& c : node_.ready) c = updates_ * static_cast<uint64_t>(team_.channels());
+  }
+  cut(tuner_->size());
+  team_.meet("cutting the gradient into other buckets");
+}
+
+std::unique_ptr<BucketExchange> Exchange::way_of(size_t b) {
   const std::vector<Chunk>& chunks = updater_.chunks();
   const int tag = kBuckets + static_cast<int>(b);
   // This channel's part of the bucket, as a bucket of its own.
@@ -92,15 +129,15 @@ std::unique_ptr<BucketExchange> Exchange::way_of(size_t b, const ExchangeOptions
   while (own.last > own.first && chunks[own.last - 1].begin >= part.end) --own.last;
   own.begin = part.begin;
   own.end = part.end;
-  if (options.order == ExchangeOptions::Order::tree) {
+  if (options_.order == ExchangeOptions::Order::tree) {
     strips_.push_back(cut_into_strips(chunks, own, team_.nodes()));
     return std::make_unique<TreeExchange>(*team_.across(), node_ranges_, strips_[b], tag);
   }
   const int64_t count = part.size();
-  const comm::Way way =
-      options.order == ExchangeOptions::Order::given
-          ? comm::tuned(options.way.algorithm, comm::Form::part_reduce, team_.nodes(), count, link)
-          : comm::fastest(comm::Form::part_reduce, team_.nodes(), count, link);
+  const comm::Way way = options_.order == ExchangeOptions::Order::given
+                            ? comm::tuned(options_.way.algorithm, comm::Form::part_reduce,
+                                          team_.nodes(), count, link_)
+                            : comm::fastest(comm::Form::part_reduce, team_.nodes(), count, link_);
   std::vector<int64_t> edges;
   for (size_t i = own.first; i < own.last; ++i) edges.push_back(chunks[i].begin - part.begin);
   comm::Strips strips = comm::strips_for(way, count, team_.nodes(), edges);
@@ -206,14 +243,22 @@ double Exchange::await_norm() {
   return updater_.gradient_norm();
 }
 
-void Exchange::end(bool updated) {
+void Exchange::end(bool updated, Seconds took) {
   ++steps_;
   if (updated) ++updates_;
+  if (!tuner_ || tuner_->done() || took.value <= 0) return;
+  const Bytes before = tuner_->size();
+  tuner_->took(took);
+  if (tuner_->size() != before) cut_again();
 }
 
 void Exchange::settle() const {
   await_sent();
   if (!buckets_.empty()) await_weights(0, buckets_.back().end);
+  if (team_.across() == nullptr || !updater_.measures()) return;
+  // Where there was no update, nothing else has waited for them.
+  await([&] { return contexts_.load(std::memory_order_acquire) >= steps_; },
+        [] { return "the last step's norms to be sent"; });
 }
 
 bool Exchange::finite(const Step& at) const {
@@ -347,28 +392,20 @@ comm::Task Exchange::exchange_norms(Step at) {
   contexts_.store(at.index + 1, std::memory_order_release);
 }
 
-comm::Task Exchange::collect(std::span<float> state) {
-  comm::Communicator& c = *team_.across();
-  comm::Requests requests;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (int n = 1; n < team_.nodes(); ++n) {
-      const comm::Strip& strip = strips_[b][static_cast<size_t>(n)];
-      const std::span<float> values =
-          state.subspan(static_cast<size_t>(strip.begin), static_cast<size_t>(strip.size()));
-      if (values.empty()) continue;
-      if (team_.node() == 0)
-        requests.add(c.receive(n, kStates * comm::kTags, comm::bytes_of(values)));
-      if (team_.node() == n) requests.add(c.send(0, kStates * comm::kTags, std::as_bytes(values)));
-    }
-  }
-  co_await std::move(requests);
+comm::Task Exchange::share(size_t bucket, std::span<float> state) {
+  comm::Tasks both;
+  both.add(ways_[bucket]->take_strips(state));
+  both.add(ways_[bucket]->give_strip(state, gate_, priority(bucket)));
+  co_await std::move(both);
 }
 
-void Exchange::collect_states() {
+void Exchange::share_states() {
   settle();
   if (team_.across() == nullptr) return;
   for (const std::span<float> state : node_.model.states) {
-    comm::wait(collect(state), team_.deadline(), "collecting the optimizer's state");
+    for (size_t b = 0; b < buckets_.size(); ++b) {
+      comm::wait(share(b, state), team_.deadline(), "exchanging the optimizer's state");
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "convoy/base/trace.hpp"
@@ -18,6 +19,7 @@
 #include "convoy/comm/comm_thread.hpp"
 #include "convoy/comm/gate.hpp"
 #include "convoy/sync/bucket_exchange.hpp"
+#include "convoy/sync/bucket_tuner.hpp"
 #include "convoy/sync/buckets.hpp"
 #include "convoy/sync/node_state.hpp"
 #include "convoy/sync/team.hpp"
@@ -27,7 +29,8 @@
 namespace convoy::sync {
 
 struct ExchangeOptions {
-  Bytes bucket{int64_t{4} << 20};
+  /// Sizes of buckets, ascending. Of several, the one with the shortest steps is found by trying.
+  std::vector<Bytes> buckets = {{256 << 10}, {1 << 20}, {4 << 20}, {16 << 20}, {64 << 20}};
   /// False: gradients are exchanged when the backward pass is over, and waited for.
   bool overlap = true;
   /// Sums in the order of the tree, which gives the bits of one worker; by a given collective; or
@@ -50,6 +53,8 @@ class Exchange {
            Trace* trace = nullptr);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
+  /// Null: there was nothing to choose from.
+  const BucketTuner* tuner() const { return tuner_ ? &*tuner_ : nullptr; }
 
   /// A step begins, and this worker's report stands in the node's.
   void begin(int64_t step, double learning_rate);
@@ -77,12 +82,13 @@ class Exchange {
   /// Waits until all norms are known, and returns that of the whole gradient. Only if the updater
   /// measures.
   double await_norm();
-  /// The step is over for this worker; `updated` unless something was not finite.
-  void end(bool updated);
+  /// The step is over for this worker; `updated` unless something was not finite. `took` is how
+  /// long the slowest worker took for the one before it, zero if there was none.
+  void end(bool updated, Seconds took);
   /// Waits until all weights are here and nothing is under way.
   void settle() const;
-  /// Brings the optimizer's state, of which each worker has its strips, to the first host. Settled.
-  void collect_states();
+  /// Settles, and brings the optimizer's state, of which each host has its strips, to all hosts.
+  void share_states();
   /// Time during which something was under way.
   Seconds busy() const { return thread_.busy(); }
 
@@ -96,10 +102,11 @@ class Exchange {
 
   void await(const std::function<bool()>& holds, const std::function<std::string()>& what) const;
   void await_sent() const;
+  void cut(Bytes bucket);
+  void cut_again();
   bool finite(const Step& at) const;
   bool updates(const Step& at) const;
-  std::unique_ptr<BucketExchange> way_of(size_t bucket, const ExchangeOptions& options,
-                                         const comm::LinkSpeed& link);
+  std::unique_ptr<BucketExchange> way_of(size_t bucket);
   void post_results();
   void post_bucket(size_t bucket);
   comm::Task exchange_bucket(Step at, size_t bucket);
@@ -110,7 +117,7 @@ class Exchange {
   comm::Task take(Step at, size_t bucket);
   comm::Task exchange_results(Step at);
   comm::Task exchange_norms(Step at);
-  comm::Task collect(std::span<float> state);
+  comm::Task share(size_t bucket, std::span<float> state);
   template <class Visit>
   void each_chunk(size_t bucket, int node, const Visit& visit) const;
   /// What the next forward pass needs first goes first.
@@ -128,6 +135,9 @@ class Exchange {
   const LaneTable& lanes_;
   Trace* trace_;
   int here_;
+  ExchangeOptions options_;
+  comm::LinkSpeed link_;  // not measured for the tree, which does not need it
+  std::optional<BucketTuner> tuner_;
   std::vector<GrainRange> node_ranges_;  // by host
   std::vector<HeldSum> held_;            // by this host
   std::vector<Bucket> buckets_;

@@ -15,7 +15,8 @@ namespace convoy::sync {
 
 /// What a worker tells all others in every step.
 struct Report {
-  int64_t vote = 0;  ///< the largest is everybody's (to stop, say)
+  int64_t vote = 0;   ///< the largest is everybody's (to stop, say)
+  Seconds last_step;  ///< from the beginning of the one before; zero: there was none
 };
 
 /// The lanes of a host, worker by worker, and the grains of each.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "convoy/base/error.hpp"
 
@@ -144,7 +145,7 @@ void Stepper::load(const std::function<void()>& fill) {
 
 void Stepper::collect() {
   settle();
-  if (exchange_) exchange_->collect_states();
+  if (exchange_) exchange_->share_states();
   if (team_.size() > 1) team_.meet("collecting the model");
 }
 
@@ -302,7 +303,9 @@ void Stepper::add_up(StepResult& result) const {
 }
 
 StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source, int64_t vote) {
-  node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote};
+  const Seconds before = std::exchange(began_, now());
+  const Seconds last = before.value > 0 ? began_ - before : Seconds{};
+  node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote, last};
   const StepResult result = exchange_ ? step_between_hosts(step, learning_rate, source)
                                       : step_on_host(step, learning_rate, source);
   ++steps_;
@@ -324,7 +327,9 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
     result.gradient_norm = exchange_->await_norm();
     result.finite = std::isfinite(result.gradient_norm);
   }
-  exchange_->end(result.finite);
+  Seconds longest;
+  for (const Report& r : node_->reports[steps_ % 2]) longest = std::max(longest, r.last_step);
+  exchange_->end(result.finite, longest);
   if (!options_.exchange.overlap) {
     const Seconds before = now();
     exchange_->settle();

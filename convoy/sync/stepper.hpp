@@ -112,6 +112,8 @@ class Stepper {
   const GrainRange& range() const { return range_; }
   /// Time during which something was exchanged with other hosts.
   Seconds exchanging() const { return exchange_ ? exchange_->busy() : Seconds{}; }
+  /// How the size of buckets is found; null where there is nothing to find.
+  const BucketTuner* tuner() const { return exchange_ ? exchange_->tuner() : nullptr; }
 
   /// What a Stepper will allocate, item by item, with `share` grains (0: all). Between hosts the
   /// exchange takes about as much as the weights on top.
@@ -156,6 +158,7 @@ class Stepper {
   std::unique_ptr<NodeState> node_;
   std::unique_ptr<Updater> updater_;
   std::unique_ptr<TreeTotal> total_;  // over this host
+  Seconds began_;                     // the last step
   uint64_t steps_ = 0;
   uint64_t versions_ = 0;  // of the weights
   uint64_t meetings_ = 0;

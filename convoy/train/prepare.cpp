@@ -165,7 +165,7 @@ sync::StepperOptions stepper_options(const Prepared& p) {
   sync::StepperOptions options = p.planned.plan.stepper(p.job.train);
   const job::Sync& wish = p.job.sync;
   options.shares = wish.shares;
-  if (wish.bucket.value > 0) options.exchange.bucket = wish.bucket;
+  if (wish.bucket.value > 0) options.exchange.buckets = {wish.bucket};
   options.exchange.overlap = wish.overlap;
   using Order = sync::ExchangeOptions::Order;
   if (wish.allreduce != "auto" && wish.allreduce != "tree") {

@@ -282,6 +282,7 @@ class Training {
       at_.position += plan_.batch;
       steps_here_ = at_.step - first_step;
       report(result, rate);
+      tell_buckets();
       at_boundaries(position);
     }
     loop_over_ = true;
@@ -346,6 +347,30 @@ class Training {
                          {"accuracy", result.accuracy},
                          {"learning_rate", rate},
                          {"images_per_second", s.images_per_second}});
+  }
+
+  /// Once, when their size is found.
+  void tell_buckets() {
+    const sync::BucketTuner* tuner = stepper_.tuner();
+    if (tuner == nullptr || !tuner->done() || buckets_told_) return;
+    buckets_told_ = true;
+    nlohmann::json tried = nlohmann::json::array();
+    std::vector<std::string> texts;
+    for (const sync::BucketTuner::Tried& t : tuner->tried()) {
+      tried.push_back({{"bytes", t.size.value}, {"step_seconds", t.step.value}});
+      texts.push_back(fmt::format("{}: {}", to_string(t.size), to_string(t.step)));
+    }
+    const nlohmann::json event{
+        {"step", at_.step}, {"bytes", tuner->size().value}, {"tried", tried}};
+    write_event("buckets", event);
+    if (options_.json) {
+      nlohmann::json line = event;
+      line["event"] = "buckets";
+      progress_.json_line(line.dump());
+    } else {
+      progress_.message(fmt::format("buckets of {} from here on (a step took, with {})",
+                                    to_string(tuner->size()), fmt::join(texts, ", ")));
+    }
   }
 
   void at_boundaries(int64_t before) {
@@ -469,6 +494,7 @@ class Training {
   Progression at_;
   std::optional<Checkpoint> saved_;
   int64_t vote_ = 0;
+  bool buckets_told_ = false;
   bool trace_written_ = false;
   bool loop_over_ = false;
   Summary summary_;

@@ -54,7 +54,7 @@ Outcome alone(const Graph& graph, const std::string& optimizer, double clip,
 StepperOptions options_of(const Setting& setting, double clip) {
   StepperOptions options = Training::stepper_options(setting.lanes, clip);
   options.shares = setting.shares;
-  options.exchange.bucket = Bytes{16 * 1024};
+  options.exchange.buckets = {Bytes{16 * 1024}};
   options.exchange.in_flight = Bytes{4096};
   return options;
 }
@@ -151,6 +151,37 @@ TEST(WorkersAndLanes, ComeCloseByEveryOtherWayToSum) {
       const Outcome several = together(small_resnet(), setting, "sgd", 1.0, algorithm, kFew);
       EXPECT_LT(difference(one.state, several.state), 1e-4)
           << comm::to_string(algorithm) << testing::PrintToString(setting.hosts);
+    }
+  }
+}
+
+TEST(WorkersAndLanes, GiveTheSameWeightsWhileTheSizeOfBucketsIsFound) {
+  // All sizes may be tried, and some steps follow.
+  constexpr int64_t kMany = 4 * (BucketTuner::kSettling + BucketTuner::kCounting) + 4;
+  for (const double clip : {0.0, 1.0}) {
+    const Outcome one = alone(small_resnet(), "adam", clip, kMany);
+    for (const Setting& setting : settings()) {
+      SCOPED_TRACE(testing::PrintToString(setting.hosts));
+      comm::run_as_threads(
+          static_cast<int>(setting.hosts.size()),
+          [&](comm::Communicator& world) {
+            StepperOptions options = options_of(setting, clip);
+            options.exchange.buckets = {{8 << 10}, {12 << 10}, {24 << 10}};
+            Training training(small_resnet(), options, Team(world, kDeadline), "adam");
+            const Outcome outcome = steps(training, kMany);
+            if (world.rank() == 0) {
+              EXPECT_TRUE(outcome == one) << "other bits";
+            }
+            const bool one_host = std::ranges::count(setting.hosts, "a") == world.size();
+            if (one_host) {
+              EXPECT_EQ(training.stepper.tuner(), nullptr);
+            } else {
+              ASSERT_NE(training.stepper.tuner(), nullptr);
+              EXPECT_TRUE(training.stepper.tuner()->done());
+              EXPECT_GE(training.stepper.tuner()->tried().size(), 2U);
+            }
+          },
+          setting.hosts);
     }
   }
 }
