@@ -45,6 +45,10 @@ CoreMap part_of(const CoreMap& map, int part, int parts);
 /// Binds the calling thread to one logical CPU; false if the system does not allow it.
 bool pin_this_thread(int core);
 
+/// Asks that the calling thread, which mostly sleeps, runs soon after it wakes even where others
+/// compute on the same core. Where the system does not grant that, nothing changes.
+void hurry_this_thread();
+
 /// The map for people, one line per fact; with a warning if threads outnumber cores.
 std::string describe(const CoreMap& map, int lanes, int threads_per_lane);
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "convoy/base/threads.hpp"
+
 namespace convoy::comm {
 
 CommThread::CommThread(Seconds deadline, Seconds pause)
@@ -58,6 +60,7 @@ bool CommThread::advance_all() {
 }
 
 void CommThread::run() {
+  hurry_this_thread();
   constexpr int kLooks = 4;  // after something has ended, before it sleeps
   try {
     int looks = 0;

@@ -65,6 +65,9 @@ class Communicator {
   virtual const std::vector<std::string>& hosts() const = 0;
 
   virtual std::unique_ptr<Request> send(int to, int tag, std::span<const std::byte> bytes) = 0;
+  /// Like send, but done only when the other side has it, or has at least begun to receive it
+  /// where it is long.
+  virtual std::unique_ptr<Request> deliver(int to, int tag, std::span<const std::byte> bytes) = 0;
   /// The message must have exactly this length.
   virtual std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> bytes) = 0;
 

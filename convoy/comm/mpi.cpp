@@ -247,9 +247,17 @@ class MpiCommunicator : public Communicator {
   const std::vector<std::string>& hosts() const override { return hosts_; }
 
   std::unique_ptr<Request> send(int to, int tag, std::span<const std::byte> bytes) override {
+    return send(MPI_Isend, to, tag, bytes);
+  }
+  std::unique_ptr<Request> deliver(int to, int tag, std::span<const std::byte> bytes) override {
+    return send(MPI_Issend, to, tag, bytes);
+  }
+
+  std::unique_ptr<Request> send(decltype(&MPI_Isend) start, int to, int tag,
+                                std::span<const std::byte> bytes) {
     count(bytes.size());
     MPI_Request request = MPI_REQUEST_NULL;
-    must(MPI_Isend(bytes.data(), bytes_count(bytes.size()), MPI_BYTE, to, tag, comm_, &request),
+    must(start(bytes.data(), bytes_count(bytes.size()), MPI_BYTE, to, tag, comm_, &request),
          "sending");
     return std::make_unique<MpiMessage>(under_way_, request, -1, "sending to", bytes.size(), to,
                                         hosts_[static_cast<size_t>(to)]);

@@ -105,6 +105,10 @@ class ThreadCommunicator : public Communicator {
     return request(posted, "sending", "to", to);
   }
 
+  std::unique_ptr<Request> deliver(int to, int tag, std::span<const std::byte> bytes) override {
+    return send(to, tag, bytes);  // is only done then anyway
+  }
+
   std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> bytes) override {
     auto posted = std::make_shared<Posted>();
     posted->to = bytes.data();

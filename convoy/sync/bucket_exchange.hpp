@@ -28,7 +28,7 @@ class BucketExchange {
   /// others, and theirs come here. The second one should start as soon as the arena may be written
   /// to, whatever else is still missing: others' gates may be waiting for it.
   virtual comm::Task give_strip(std::span<float> arena, comm::Gate& gate, int priority) = 0;
-  virtual comm::Task take_strips(std::span<float> arena) = 0;
+  virtual comm::Task take_strips(std::span<float> arena, const comm::Gate& gate) = 0;
 };
 
 /// By any of the collectives (convoy/comm): each host's gradients are added up first, so the order
@@ -43,7 +43,7 @@ class FastExchange final : public BucketExchange {
   comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) override;
   const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const override;
   comm::Task give_strip(std::span<float> arena, comm::Gate& gate, int priority) override;
-  comm::Task take_strips(std::span<float> arena) override;
+  comm::Task take_strips(std::span<float> arena, const comm::Gate& gate) override;
 
  private:
   comm::Communicator& c_;

@@ -13,20 +13,21 @@ BucketTuner::BucketTuner(std::vector<Bytes> sizes)
 
 void BucketTuner::took(Seconds step) {
   if (done_) return;
-  ++steps_;
-  if (steps_ > kSettling) shortest_ = std::min(shortest_, step);
-  if (steps_ == kSettling + kCounting) go_on();
+  times_.push_back(step);
+  if (times_.size() == kSettling + kCounting) go_on();
 }
 
 void BucketTuner::go_on() {
-  tried_.push_back({sizes_[now_], shortest_});
-  const bool better = shortest_.value < kFaster * best_step_.value;
+  times_.erase(times_.begin(), times_.begin() + kSettling);
+  std::ranges::sort(times_);
+  const Seconds typical = times_[times_.size() / 2];
+  times_.clear();
+  tried_.push_back({sizes_[now_], typical});
+  const bool better = typical.value < kFaster * best_step_.value;
   if (better) {
     best_ = now_;
-    best_step_ = shortest_;
+    best_step_ = typical;
   }
-  steps_ = 0;
-  shortest_ = {1e30};
   if (better && advance()) return;
   // The other way is only worth a look if this one did not help.
   if (direction_ < 0 && best_ == sizes_.size() / 2) {

@@ -15,7 +15,7 @@ class BucketTuner {
  public:
   struct Tried {
     Bytes size;
-    Seconds step;  ///< the shortest
+    Seconds step;  ///< the median
   };
 
   /// Starts in the middle of these ascending sizes, and goes down or up for as long as it helps.
@@ -32,9 +32,9 @@ class BucketTuner {
 
   /// Steps whose times do not count after another size was chosen: the one before it, which was
   /// still told, and the first one, which found everything at rest.
-  static constexpr int kSettling = 2;
-  /// Steps that count, for each size.
-  static constexpr int kCounting = 3;
+  static constexpr size_t kSettling = 2;
+  /// Steps that count, for each size: the median is not moved by an evaluation now and then.
+  static constexpr size_t kCounting = 5;
   /// What is not faster by this much is not faster.
   static constexpr double kFaster = 0.98;
 
@@ -47,9 +47,8 @@ class BucketTuner {
   size_t now_;
   size_t best_;
   Seconds best_step_{1e30};
-  Seconds shortest_{1e30};
-  int steps_ = 0;       // with this size
-  int direction_ = -1;  // −1: smaller, 1: larger
+  std::vector<Seconds> times_;  // with this size
+  int direction_ = -1;          // −1: smaller, 1: larger
   bool done_;
   std::vector<Tried> tried_;
 };

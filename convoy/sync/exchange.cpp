@@ -46,6 +46,12 @@ comm::Task swap_all(comm::Communicator& c, int tag, ShowValues show) {
   }
 }
 
+comm::LinkSpeed measured(const Team& team, const ExchangeOptions& options) {
+  const bool needed = options.in_flight.value == 0 || options.order != ExchangeOptions::Order::tree;
+  if (team.across() == nullptr || !needed) return {};
+  return comm::measure_links(*team.across(), team.deadline());
+}
+
 /// Without sizes that cut the arena into as many buckets as a smaller one.
 std::vector<Bytes> sizes_that_differ(const std::vector<Bytes>& sizes,
                                      const std::vector<Chunk>& chunks, const engine::Arena& arena) {
@@ -77,15 +83,13 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const La
       trace_(trace),
       here_(here),
       options_(options),
+      link_(measured(team, options)),
       held_(node.held(lanes, updater.arena().size())),
-      gate_(options.in_flight),
+      gate_(options.in_flight.value > 0 ? options.in_flight : comm::Gate::window(link_)),
       thread_(team.deadline(), options.pause) {
   for (int n = 0; n < team.nodes(); ++n) node_ranges_.push_back(team.node_range(ranges, n));
   workspace_.resize(
       static_cast<size_t>(TreeTotal::workspace_size(node_ranges_.back().last, kChunk)));
-  if (team.across() != nullptr && options.order != ExchangeOptions::Order::tree) {
-    link_ = comm::measure_links(*team.across(), team.deadline());
-  }
   const std::vector<Bytes> sizes =
       sizes_that_differ(options.buckets, updater.chunks(), updater.arena());
   if (sizes.size() > 1) tuner_.emplace(sizes);
@@ -309,7 +313,7 @@ comm::Task Exchange::take(Step at, size_t bucket) {
   co_await verdict(at);
   if (!updates(at)) co_return;
   co_await weights_free(at, bucket);
-  co_await ways_[bucket]->take_strips(node_.model.weights);
+  co_await ways_[bucket]->take_strips(node_.model.weights, gate_);
 }
 
 comm::Task Exchange::give(Step at, size_t bucket) {
@@ -394,7 +398,7 @@ comm::Task Exchange::exchange_norms(Step at) {
 
 comm::Task Exchange::share(size_t bucket, std::span<float> state) {
   comm::Tasks both;
-  both.add(ways_[bucket]->take_strips(state));
+  both.add(ways_[bucket]->take_strips(state, gate_));
   both.add(ways_[bucket]->give_strip(state, gate_, priority(bucket)));
   co_await std::move(both);
 }

@@ -30,7 +30,8 @@ namespace convoy::sync {
 
 struct ExchangeOptions {
   /// Sizes of buckets, ascending. Of several, the one with the shortest steps is found by trying.
-  std::vector<Bytes> buckets = {{256 << 10}, {1 << 20}, {4 << 20}, {16 << 20}, {64 << 20}};
+  std::vector<Bytes> buckets = {{64 << 10}, {256 << 10}, {1 << 20},
+                                {4 << 20},  {16 << 20},  {64 << 20}};
   /// False: gradients are exchanged when the backward pass is over, and waited for.
   bool overlap = true;
   /// Sums in the order of the tree, which gives the bits of one worker; by a given collective; or
@@ -40,8 +41,8 @@ struct ExchangeOptions {
   comm::Way way = comm::Algorithm::ring;
   /// Of the communication thread, between looks.
   Seconds pause{300e-6};
-  /// What may be on its way from a worker at once.
-  Bytes in_flight{int64_t{8} << 20};
+  /// What may be on its way from a worker at once; 0: by the measured links.
+  Bytes in_flight{0};
 };
 
 class Exchange {
@@ -136,7 +137,7 @@ class Exchange {
   Trace* trace_;
   int here_;
   ExchangeOptions options_;
-  comm::LinkSpeed link_;  // not measured for the tree, which does not need it
+  comm::LinkSpeed link_;  // if it was needed
   std::optional<BucketTuner> tuner_;
   std::vector<GrainRange> node_ranges_;  // by host
   std::vector<HeldSum> held_;            // by this host

@@ -57,7 +57,7 @@ comm::Task FastExchange::give_strip(std::span<float> arena, comm::Gate& /*gate*/
       strips_, tag_, way_);
 }
 
-comm::Task FastExchange::take_strips(std::span<float> /*arena*/) {
+comm::Task FastExchange::take_strips(std::span<float> /*arena*/, const comm::Gate& /*gate*/) {
   co_return;  // they come and go in one
 }
 

@@ -334,6 +334,9 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
     const Seconds before = now();
     exchange_->settle();
     result.waiting += now() - before;
+    for (int lane = 0; options_.trace != nullptr && lane < lanes(); ++lane) {
+      options_.trace->add(lane, Trace::Kind::wait, "exchange", before, now());
+    }
   }
   return result;
 }

@@ -52,19 +52,18 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
       const std::span<float> to =
           arrived_[arriving++].floats().first(static_cast<size_t>(mine.size()));
       all.push_back({node, to.data(), mine.begin});
-      receives.add(c_.receive(r, tag_ + kReduce, comm::bytes_of(to)));
+      gate.receive(c_, r, tag_ + kReduce, comm::bytes_of(to), receives);
     }
   }
   const TreeTotal here(std::move(held), grains_);
   const std::vector<TreeNode> nodes = subtrees(ranges_[static_cast<size_t>(c_.rank())]);
   size_t made = 0;
+  comm::Tasks sends;
   for (int step = 1; step < ranks; ++step) {
     const int to = (c_.rank() + step) % ranks;  // not all to the same at once
     const comm::Strip strip = strips_[static_cast<size_t>(to)];
     if (strip.size() == 0 || nodes.empty()) continue;
-    const Bytes amount{4 * strip.size() * static_cast<int64_t>(nodes.size())};
-    co_await gate.enter(amount, priority);
-    comm::Requests sends;
+    comm::Gate::Parts parts;
     for (const TreeNode& node : nodes) {
       const float* values = nullptr;
       if (here.holds(node)) {
@@ -75,11 +74,11 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
         add_up(here, node, strip, grains_, room);
         values = room.data();
       }
-      sends.add(c_.send(to, tag_ + kReduce, bytes_of(values, strip.size())));
+      parts.push_back(bytes_of(values, strip.size()));
     }
-    co_await std::move(sends);
-    gate.leave(amount);
+    sends.add(gate.send(c_, to, tag_ + kReduce, std::move(parts), priority));
   }
+  co_await std::move(sends);
   co_await std::move(receives);
   total_ = std::make_unique<TreeTotal>(std::move(all), grains_);
 }
@@ -87,35 +86,35 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
 comm::Task TreeExchange::give_strip(std::span<float> arena, comm::Gate& gate, int priority) {
   const std::span<const float> mine =
       arena.subspan(static_cast<size_t>(own().begin), static_cast<size_t>(own().size()));
-  const Bytes amount{4 * own().size()};
+  comm::Tasks sends;
   for (int step = 1; step < c_.size() && !mine.empty(); ++step) {
-    co_await gate.enter(amount, priority);
-    co_await c_.send((c_.rank() + step) % c_.size(), tag_ + kBroadcast, std::as_bytes(mine));
-    gate.leave(amount);
+    const int to = (c_.rank() + step) % c_.size();
+    sends.add(gate.send(c_, to, tag_ + kBroadcast, {std::as_bytes(mine)}, priority));
   }
+  co_await std::move(sends);
 }
 
-comm::Task TreeExchange::take_strips(std::span<float> arena) {
+comm::Task TreeExchange::take_strips(std::span<float> arena, const comm::Gate& gate) {
   comm::Requests receives;
   for (int r = 0; r < c_.size(); ++r) {
     const comm::Strip strip = strips_[static_cast<size_t>(r)];
     if (r == c_.rank() || strip.size() == 0) continue;
     const std::span<float> to =
         arena.subspan(static_cast<size_t>(strip.begin), static_cast<size_t>(strip.size()));
-    receives.add(c_.receive(r, tag_ + kBroadcast, comm::bytes_of(to)));
+    gate.receive(c_, r, tag_ + kBroadcast, comm::bytes_of(to), receives);
   }
   co_await std::move(receives);
 }
 
 comm::Traffic TreeExchange::traffic(int rank, const std::vector<GrainRange>& ranges,
-                                    const std::vector<comm::Strip>& strips) {
+                                    const std::vector<comm::Strip>& strips,
+                                    const comm::Gate& gate) {
   const auto held = static_cast<int64_t>(subtrees(ranges[static_cast<size_t>(rank)]).size());
   const int64_t own = strips[static_cast<size_t>(rank)].size();
   comm::Traffic t;
-  const auto send = [&t](int64_t messages, int64_t values) {
-    if (values == 0) return;
-    t.messages += messages;
-    t.bytes += Bytes{4 * messages * values};
+  const auto send = [&](int64_t parts, int64_t values) {
+    t.messages += parts * gate.slices({4 * values});
+    t.bytes += Bytes{4 * parts * values};
   };
   for (size_t to = 0; to < ranges.size(); ++to) {
     if (static_cast<int>(to) == rank) continue;

@@ -35,14 +35,14 @@ class TreeExchange final : public BucketExchange {
     return total_->sum(begin, end, workspace);
   }
   comm::Task give_strip(std::span<float> arena, comm::Gate& gate, int priority) override;
-  comm::Task take_strips(std::span<float> arena) override;
+  comm::Task take_strips(std::span<float> arena, const comm::Gate& gate) override;
 
   const comm::Strip& own() const { return strips_[static_cast<size_t>(c_.rank())]; }
   int64_t grains() const { return grains_; }
 
   /// What rank `rank` sends in a part-reduce and a part-broadcast.
   static comm::Traffic traffic(int rank, const std::vector<GrainRange>& ranges,
-                               const std::vector<comm::Strip>& strips);
+                               const std::vector<comm::Strip>& strips, const comm::Gate& gate);
 
  private:
   comm::Communicator& c_;

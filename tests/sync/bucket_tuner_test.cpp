@@ -38,7 +38,7 @@ Found find(std::vector<Bytes> sizes, const std::function<double(int64_t)>& time)
   return found;
 }
 
-constexpr int kEach = BucketTuner::kSettling + BucketTuner::kCounting;
+constexpr int kEach = static_cast<int>(BucketTuner::kSettling + BucketTuner::kCounting);
 
 TEST(BucketTuner, KeepsTheMiddleIfItIsBest) {
   const Found found = find(kSizes, [](int64_t size) { return size == 16 ? 1.0 : 2.0; });

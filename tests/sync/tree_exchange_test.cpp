@@ -105,7 +105,7 @@ TEST(TreeExchange, GivesTheBitsOfOneWorkerForAnySharesAndLanes) {
                           arena.begin() + own.begin);
             }
             comm::Tasks both;
-            both.add(tree.take_strips(arena));
+            both.add(tree.take_strips(arena, gate));
             both.add(tree.give_strip(arena, gate, 0));
             const auto all = [](comm::Tasks tasks) -> comm::Task { co_await std::move(tasks); };
             comm::wait(all(std::move(both)), kPatience, "the strips");
@@ -113,7 +113,7 @@ TEST(TreeExchange, GivesTheBitsOfOneWorkerForAnySharesAndLanes) {
           for (int64_t i = begin; i < end; ++i) {
             ASSERT_EQ(arena[static_cast<size_t>(i)], expected[static_cast<size_t>(i)]);
           }
-          const comm::Traffic each = TreeExchange::traffic(c.rank(), ranges, strips);
+          const comm::Traffic each = TreeExchange::traffic(c.rank(), ranges, strips, gate);
           EXPECT_EQ(c.sent() - before, (comm::Traffic{2 * each.messages, 2 * each.bytes}));
         }
       });

@@ -157,7 +157,8 @@ TEST(WorkersAndLanes, ComeCloseByEveryOtherWayToSum) {
 
 TEST(WorkersAndLanes, GiveTheSameWeightsWhileTheSizeOfBucketsIsFound) {
   // All sizes may be tried, and some steps follow.
-  constexpr int64_t kMany = 4 * (BucketTuner::kSettling + BucketTuner::kCounting) + 4;
+  constexpr auto kMany =
+      static_cast<int64_t>(4 * (BucketTuner::kSettling + BucketTuner::kCounting) + 4);
   for (const double clip : {0.0, 1.0}) {
     const Outcome one = alone(small_resnet(), "adam", clip, kMany);
     for (const Setting& setting : settings()) {

@@ -1,0 +1,37 @@
+"""Short trainings, as the benchmarks of several workers run them."""
+
+import json
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+MINICLUSTER = os.path.join(ROOT, "scripts", "minicluster")
+CONVOY = os.path.join(ROOT, "build", "release", "convoy")
+DATA = os.environ.get("CONVOY_DATA", os.path.join(ROOT, "data"))
+
+
+def minicluster_hosts():
+    """How many hosts of scripts/minicluster are up; ends the program if there are too few."""
+    hosts = subprocess.run([MINICLUSTER, "hosts"], capture_output=True, text=True)
+    count = len(hosts.stdout.splitlines())
+    if count < 2:
+        raise SystemExit("two hosts at least are needed: scripts/minicluster up 4 1gbit")
+    print(f"{count} emulated hosts of one core each, which share this machine's cores")
+    return count
+
+
+def train(words, settings, convoy=CONVOY, hosts=0):
+    """`convoy train WORDS --set SETTING …`, on `hosts` of the mini-cluster if that is not 0; returns
+    its images per second."""
+    before = [MINICLUSTER, "mpirun", "-n", str(hosts)] if hosts else []
+    command = [*before, convoy, "train", "--json", *words]
+    for setting in settings:
+        command += ["--set", setting]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    for line in reversed(done.stdout.splitlines()):
+        event = json.loads(line) if line.startswith("{") else {}
+        if "images_per_second" in event:
+            return event["images_per_second"]
+    raise SystemExit(f"{' '.join(command)}: no images_per_second in its output")
