@@ -59,13 +59,15 @@ Task Gate::send(Communicator& c, int to, int tag, Parts parts, int priority) {
       ++*open;
     }
   }
-  co_await Until(
+  // Named: g++ 12 may destroy temporaries of a co_await twice.
+  Until arrived(
       [this, open] {
         if (*open > 0) look();
         return *open == 0;
       },
       fmt::format("sending {} to rank {} ({})", to_string(all), to,
                   c.hosts()[static_cast<size_t>(to)]));
+  co_await std::move(arrived);
 }
 
 void Gate::receive(Communicator& c, int from, int tag, std::span<std::byte> part,

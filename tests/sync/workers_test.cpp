@@ -55,7 +55,7 @@ StepperOptions options_of(const Setting& setting, double clip) {
   StepperOptions options = Training::stepper_options(setting.lanes, clip);
   options.shares = setting.shares;
   options.exchange.buckets = {Bytes{16 * 1024}};
-  options.exchange.in_flight = Bytes{4096};
+  options.exchange.in_flight = Bytes{16 * 1024};
   return options;
 }
 
