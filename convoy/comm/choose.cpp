@@ -111,8 +111,8 @@ void drop_hopeless(std::vector<Tried>& all) {
 Way least_time(Communicator& c, int64_t count, const std::vector<Way>& ways, Seconds patience) {
   constexpr int64_t kEnough = 1024 * 1024;
   constexpr int kAtLeast = 4;
-  constexpr int kAtMost = 30;
-  constexpr double kBudget = 0.2;  // seconds for each way
+  constexpr int kAtMost = 100;
+  constexpr double kBudget = 0.5;  // seconds for each way
   std::vector<float> values(static_cast<size_t>(std::min(count, kEnough)));
   std::vector<Tried> all;
   for (const Way& way : ways) all.push_back({way});
