@@ -47,6 +47,8 @@ class ImageError : public InputError {
 /// Images of more pixels are refused before anything is allocated for them: a few hundred bytes can
 /// claim to be a picture of any size. (11,585 × 11,585; takes 384 MiB as RGB.)
 inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
+/// The same for either side; it is also the most that JPEG allows.
+inline constexpr int64_t kMaxExtent = 65500;
 
 /// What the header of an image says.
 struct ImageInfo {

@@ -29,24 +29,32 @@ struct Affine {
 /// The same bits on every CPU: there are no fused multiply-adds and sums have one order.
 class Resampler {
  public:
+  /// Without vectors the plain code runs even where AVX2 is at hand (for tests).
+  explicit Resampler(bool vectors = true) : vectors_(vectors) {}
+
   /// Writes channel after channel, `size.height` × `size.width` floats each, with columns in
   /// reverse if `mirror`. The region is that of `decoded`.
   void resample(const Decoded& decoded, Size size, bool mirror, const Affine& affine,
                 std::span<float> out);
 
  private:
-  /// Where the weights of output pixel i lie, and the first input pixel they are for.
+  /// The weights along one axis.
   struct Taps {
-    std::vector<int32_t> first;
-    std::vector<float> weights;  // `count` for each output pixel, the last ones 0 if fewer do
-    int32_t count = 0;
+    int32_t low = 0;  // the input pixels that the region touches: [low, high)
+    int32_t high = 0;
+    int32_t count = 0;           // of weights for each output pixel; where fewer do, the rest is 0
+    std::vector<int32_t> first;  // of each output pixel: its first input pixel, counted from low
+    std::vector<float> weights;
   };
   static void compute(double origin, double extent, int32_t input, int32_t output, Taps& taps);
+  static void reverse(int32_t output, Taps& taps);
 
+  bool vectors_;
   Taps across_;
   Taps down_;
   std::vector<float> row_;   // one input row as floats
   std::vector<float> ring_;  // rows already scaled across, as many as the filter is high
+  std::vector<const float*> rows_;
 };
 
 /// How colours are changed, in this order; 1 changes nothing. With grey = 0.299 R + 0.587 G +
