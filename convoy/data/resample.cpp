@@ -56,23 +56,25 @@ struct AcrossArgs {
 // Three channels side by side are three of four lanes, so a pixel is one load however the pixels
 // wanted are spaced; the fourth lane is the next pixel's and is dropped. Four results are turned
 // into four values for each plane.
+template <int64_t kTaps>
 CONVOY_BODY void across_colours(const AcrossArgs& a) {
   const float* const row = a.row;
+  const int64_t taps = kTaps > 0 ? kTaps : a.taps;
   for (int64_t i = 0; i < a.outputs; i += 4) {
     const float* const p0 = row + int64_t{3} * a.first[i];
     const float* const p1 = row + int64_t{3} * a.first[i + 1];
     const float* const p2 = row + int64_t{3} * a.first[i + 2];
     const float* const p3 = row + int64_t{3} * a.first[i + 3];
-    const float* const w = a.weights + i * a.taps;
+    const float* const w = a.weights + i * taps;
     Quad s0{};
     Quad s1{};
     Quad s2{};
     Quad s3{};
-    for (int64_t t = 0; t < a.taps; ++t) {
+    for (int64_t t = 0; t < taps; ++t) {
       s0 += w[t] * load_quad(p0 + 3 * t);
-      s1 += w[t + a.taps] * load_quad(p1 + 3 * t);
-      s2 += w[t + 2 * a.taps] * load_quad(p2 + 3 * t);
-      s3 += w[t + 3 * a.taps] * load_quad(p3 + 3 * t);
+      s1 += w[t + taps] * load_quad(p1 + 3 * t);
+      s2 += w[t + 2 * taps] * load_quad(p2 + 3 * t);
+      s3 += w[t + 3 * taps] * load_quad(p3 + 3 * t);
     }
     const Quad rg01 = __builtin_shufflevector(s0, s1, 0, 4, 1, 5);
     const Quad rg23 = __builtin_shufflevector(s2, s3, 0, 4, 1, 5);
@@ -94,12 +96,19 @@ CONVOY_BODY void across_gray(const AcrossArgs& a) {
   }
 }
 
-CONVOY_BODY void across_body(const AcrossArgs& a) {
+CONVOY_BODY void across_body(const AcrossArgs& given) {
+  const AcrossArgs a = given;  // a copy: what is stored below cannot change it
   for (int64_t k = 0; k < a.values; ++k) a.row[k] = static_cast<float>(a.bytes[k]);
-  if (a.channels == 3) {
-    across_colours(a);
-  } else {
+  if (a.channels == 1) {
     across_gray(a);
+  } else if (a.taps == 2) {
+    across_colours<2>(a);
+  } else if (a.taps == 3) {
+    across_colours<3>(a);
+  } else if (a.taps == 4) {
+    across_colours<4>(a);
+  } else {
+    across_colours<0>(a);
   }
 }
 
@@ -115,18 +124,31 @@ struct DownArgs {
   float* out;
 };
 
+template <int64_t kTaps>
 CONVOY_BODY Vec mix(const DownArgs& a, int64_t x) {
+  const int64_t taps = kTaps > 0 ? kTaps : a.taps;
   Vec sum{};
-  for (int64_t t = 0; t < a.taps; ++t) sum += a.weights[t] * load(a.rows[t] + a.offset + x);
+  for (int64_t t = 0; t < taps; ++t) sum += a.weights[t] * load(a.rows[t] + a.offset + x);
   return sum * a.scale + a.shift;
 }
 
-CONVOY_BODY void down_body(const DownArgs& a) {
+template <int64_t kTaps>
+CONVOY_BODY void down_rows(const DownArgs& given) {
+  const DownArgs a = given;  // a copy: what is stored below cannot change it
   int64_t x = 0;
-  for (; x + kLanes <= a.width; x += kLanes) store(a.out + x, mix(a, x));
+  for (; x + kLanes <= a.width; x += kLanes) store(a.out + x, mix<kTaps>(a, x));
   if (x < a.width) {
-    const Vec rest = mix(a, x);  // rows are padded
+    const Vec rest = mix<kTaps>(a, x);  // rows are padded
     std::memcpy(a.out + x, &rest, static_cast<size_t>(a.width - x) * sizeof(float));
+  }
+}
+
+// Two rows are what enlarging takes, and most of a random-resized-crop enlarges.
+CONVOY_BODY void down_body(const DownArgs& a) {
+  if (a.taps == 2) {
+    down_rows<2>(a);
+  } else {
+    down_rows<0>(a);
   }
 }
 
@@ -240,8 +262,8 @@ void Resampler::compute(double origin, double extent, int32_t input, int32_t out
   check(low < high && output > 0, "a region that is resampled has pixels");
   const auto range = [&](int32_t i) {
     const double centre = origin + (i + 0.5) * step;
-    return std::pair{std::max(low, static_cast<int32_t>(std::ceil(centre - support - 0.5))),
-                     std::min(high, static_cast<int32_t>(std::floor(centre + support - 0.5)) + 1)};
+    return std::pair{std::max(low, static_cast<int32_t>(std::floor(centre - support + 0.5))),
+                     std::min(high, static_cast<int32_t>(std::ceil(centre + support - 0.5)))};
   };
   taps.low = low;
   taps.high = high;
