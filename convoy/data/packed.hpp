@@ -13,12 +13,9 @@
 // Everything in a file is checked before it is believed: a file that was cut short, damaged or made
 // up is refused with InputError and never read beyond its end.
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,21 +54,21 @@ struct PackedSummary {
 };
 
 /// A packed file, open for reading. Takes the memory of its index (some 100 bytes a record).
-/// Thread-safe.
+/// Thread-safe, but for map().
 class PackedFile {
  public:
   /// Reads header and index and checks them against their checksums, the size of the file and each
   /// other. Throws InputError naming the file and what is wrong.
   explicit PackedFile(const std::filesystem::path& path);
   ~PackedFile();
-  PackedFile(PackedFile&& other) noexcept;
-  PackedFile& operator=(PackedFile&&) = delete;
+  PackedFile(const PackedFile&) = delete;
+  PackedFile& operator=(const PackedFile&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   const PackedSummary& summary() const { return summary_; }
-  int64_t size() const { return count_; }  ///< records in all splits
-  int64_t bytes() const { return bytes_; }
-  /// Changes with every byte of every record, every label and every name.
+  int64_t size() const { return count_; }   ///< records in all splits
+  int64_t bytes() const { return bytes_; }  ///< of the file
+  /// The checksum of the index: changes with every byte of every record, every label and name.
   uint64_t fingerprint() const { return fingerprint_; }
 
   /// Throws InputError that says which splits there are.
@@ -87,24 +84,27 @@ class PackedFile {
   /// The bytes of records [first, last), which lie one after the other in the file, in one go and
   /// without a look at their checksums: verify() does that.
   void read(int64_t first, int64_t last, std::span<std::byte> to) const;
+  /// How many bytes these records have.
+  int64_t length(int64_t first, int64_t last) const;
   /// Throws InputError if these are not the bytes of this record.
   void verify(int64_t index, std::span<const std::byte> bytes) const;
   /// Reads one record and checks it.
   void verify(int64_t index) const;
 
-  /// The whole file mapped into memory, from the first call on: the system reads what is touched
-  /// and may forget it again. A record's bytes, unchecked; a file that is cut short while it is
-  /// mapped ends the process, as always with mappings.
-  std::span<const std::byte> mapped(int64_t index) const;
-  /// Maps the file; mapped() must not be called before.
+  /// Maps the file into memory: the system reads what is touched and may forget it again.
   void map();
+  bool is_mapped() const { return map_ != nullptr; }
+  /// The bytes of one record where they are mapped, unchecked. If the file is cut short by others
+  /// meanwhile, touching them ends the process, as always with mappings.
+  std::span<const std::byte> mapped(int64_t index) const;
   /// Asks the system to have records [first, last) at hand soon.
   void will_need(int64_t first, int64_t last) const;
 
  private:
-  void check_header(std::span<const std::byte> header);
-  void parse(std::span<const std::byte> index);
-  std::span<const std::byte> entry(int64_t index) const;
+  void read_index();
+  void parse_index();
+  void check_entries() const;
+  void read_at(int64_t offset, std::span<std::byte> to) const;
 
   std::filesystem::path path_;
   int fd_ = -1;
@@ -116,72 +116,10 @@ class PackedFile {
   size_t entries_ = 0;  // where in index_ the entries begin
   size_t names_ = 0;    // where in index_ the names of the sources begin
   PackedSummary summary_;
-  const std::byte* map_ = nullptr;
+  std::byte* map_ = nullptr;
 };
 
 /// True if the file begins like a packed file.
 bool is_packed(const std::filesystem::path& path);
-
-/// Sums over pixels, exact: mean and std do not depend on the order in which they were added.
-struct Moments {
-  uint64_t count = 0;
-  uint64_t sum = 0;
-  uint64_t squares = 0;
-  void add(std::span<const uint8_t> values);
-  Moments& operator+=(const Moments& other);
-  bool operator==(const Moments&) const = default;
-};
-/// The moments of each channel of an image; of gray, only the first is used.
-using ImageMoments = std::array<Moments, 3>;
-ImageMoments measure(const Pixels& pixels);
-
-/// What is appended to a packed file for one image of the source.
-struct NewRecord {
-  std::span<const std::byte> bytes;
-  ImageInfo image;
-  int32_t label = 0;
-  std::string source;
-  ImageMoments moments;  ///< of its pixels
-};
-
-/// An image that was left out, and why.
-struct BadRecord {
-  std::string source;
-  BadImage what = BadImage::damaged;
-  std::string message;
-  bool operator==(const BadRecord&) const = default;
-};
-
-/// Writes a packed file. The source is a fixed list of items; each in turn becomes a record or is
-/// left out. Until finish() everything goes to `path`.part, with a journal beside it
-/// (`path`.journal). If the program ends before that, in whatever way, a new writer for the same
-/// `path` and `key` goes on behind the last item that is whole in both, and the file becomes the
-/// same, byte for byte, as if it had been written in one go.
-class PackedWriter {
- public:
-  /// `key` stands for everything that the records depend on (files, their sizes and times,
-  /// options): what is left of a writer with another key is thrown away. `splits` are names and
-  /// numbers of items (not of records) in the order of the items. Refuses a `path` that exists, and
-  /// a `path` that another process is writing.
-  PackedWriter(const std::filesystem::path& path, uint64_t key, std::vector<std::string> classes,
-               std::vector<Split> splits);
-  ~PackedWriter();
-  PackedWriter(const PackedWriter&) = delete;
-  PackedWriter& operator=(const PackedWriter&) = delete;
-
-  int64_t items() const;    ///< dealt with so far, in this life and in earlier ones
-  int64_t records() const;  ///< of them, in the file
-  const std::vector<BadRecord>& left_out() const;
-
-  void append(const NewRecord& record);
-  void leave_out(BadRecord bad);
-
-  /// All items are dealt with: writes index and header, syncs, renames, removes the journal.
-  void finish();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 }  // namespace convoy::data
