@@ -24,15 +24,17 @@ const char* to_string(Encoding encoding) {
 const char* to_string(BadImage what) {
   switch (what) {
     case BadImage::empty:
-      return "empty files";
+      return "empty";
     case BadImage::not_an_image:
-      return "not JPEG or PNG";
+      return "neither JPEG nor PNG";
     case BadImage::damaged:
       return "damaged or cut short";
     case BadImage::unsupported:
-      return "of a kind not supported";
+      return "of a kind that is not supported";
     case BadImage::too_large:
       return "too large";
+    case BadImage::unreadable:
+      return "not readable";
   }
   return "bad";
 }
@@ -105,7 +107,11 @@ Decoded Decoder::decode(std::span<const std::byte> encoded, Region region, Size 
 }
 
 Decoded Decoder::decode(std::span<const std::byte> encoded, int channels) {
-  return parts_->decode(encoded, {.region = {}, .least = {}, .channels = channels});
+  return decode(encoded, {.height = INT32_MAX, .width = INT32_MAX}, channels);
+}
+
+Decoded Decoder::decode(std::span<const std::byte> encoded, Size least, int channels) {
+  return parts_->decode(encoded, {.region = {}, .least = least, .channels = channels});
 }
 
 Decoded Decoder::decode_raw(std::span<const std::byte> planes, const ImageInfo& info, Region region,

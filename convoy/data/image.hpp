@@ -30,8 +30,8 @@ enum class Encoding : uint8_t {
 const char* to_string(Encoding encoding);
 
 /// What is wrong with an image, for counting; the message says more.
-enum class BadImage : uint8_t { empty, not_an_image, damaged, unsupported, too_large };
-/// "empty files", "not JPEG or PNG", "damaged or cut short", "of a kind not supported", "too large"
+enum class BadImage : uint8_t { empty, not_an_image, damaged, unsupported, too_large, unreadable };
+/// "empty", "neither JPEG nor PNG", "damaged or cut short", …
 const char* to_string(BadImage what);
 
 /// An image that cannot be used. The message does not name the file: who opened it knows its name.
@@ -123,6 +123,8 @@ class Decoder {
 
   /// All of it, at full resolution, and to the last byte: whatever is damaged is noticed.
   Decoded decode(std::span<const std::byte> encoded, int channels);
+  /// The same at the lowest resolution at which it has at least `least` pixels each way.
+  Decoded decode(std::span<const std::byte> encoded, Size least, int channels);
 
   /// The same for pixels that are not encoded (Encoding::raw); `info` says their shape.
   Decoded decode_raw(std::span<const std::byte> planes, const ImageInfo& info, Region region,

@@ -16,8 +16,8 @@ namespace convoy::data {
 
 /// What is wanted of an image; checked against it by the decoders.
 struct Request {
-  std::optional<Region> region;  ///< without: the whole image at full resolution, to its last byte
-  Size least;
+  std::optional<Region> region;  ///< without: the whole image, read to its last byte
+  Size least;                    ///< pixels that the region must have at least, if it has them
   int channels = 3;
 };
 

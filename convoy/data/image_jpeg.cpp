@@ -210,7 +210,7 @@ Decoded JpegDecoder::decode(std::span<const std::byte> encoded, const Request& r
   const Abort at_the_end(info);
   const ImageInfo image = s.read_header(encoded);
   const Region region = checked_region(request, image);
-  const unsigned n = request.region ? scale_for(region, request.least) : 8;
+  const unsigned n = scale_for(region, request.least);
   info.scale_num = n;
   info.scale_denom = 8;
   info.out_color_space = s.has_ink() ? JCS_CMYK : request.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
