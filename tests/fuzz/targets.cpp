@@ -10,6 +10,7 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "convoy/data/image.hpp"
 #include "convoy/data/packed.hpp"
@@ -85,6 +86,23 @@ void make_checksums_right(std::span<std::byte> file) {
   std::memcpy(file.data() + kHeaderChecked, &checksum, sizeof checksum);
 }
 
+/// After the signature a PNG is chunks: length, name, as many bytes, CRC of name and bytes.
+void make_chunks_right(std::span<std::byte> file) {
+  constexpr size_t kSignature = 8;
+  constexpr size_t kAround = 12;
+  const auto byte = [&](size_t at) { return std::to_integer<uint32_t>(file[at]); };
+  for (size_t at = kSignature; at + kAround <= file.size();) {
+    const size_t length = byte(at) << 24 | byte(at + 1) << 16 | byte(at + 2) << 8 | byte(at + 3);
+    if (length > file.size() - at - kAround) return;
+    const auto* const begin = reinterpret_cast<const Bytef*>(file.data()) + at + 4;
+    const uLong crc = crc32(0, begin, static_cast<uInt>(4 + length));
+    for (size_t k = 0; k < 4; ++k) {
+      file[at + 8 + length + k] = static_cast<std::byte>(crc >> (24 - 8 * k));
+    }
+    at += kAround + length;
+  }
+}
+
 /// A folder that lasts as long as the process.
 class Scratch {
  public:
@@ -117,19 +135,26 @@ std::vector<std::byte> of(std::initializer_list<int> values, size_t zeros = 0) {
   return bytes;
 }
 
-/// Writes the files of a set, one of them made up, and reads the set.
 struct SetFile {
   const char* name;
   std::vector<std::byte> bytes;
 };
-void read_set(const std::vector<SetFile>& files, std::span<const std::byte> made_up,
+
+/// The files of a set as they should be.
+class SetFolder : public Scratch {
+ public:
+  explicit SetFolder(std::vector<SetFile> given) : files(std::move(given)) {
+    for (const SetFile& file : files) put(file.name, file.bytes);
+  }
+  const std::vector<SetFile> files;
+};
+
+/// Reads the set with one file made up.
+void read_set(const SetFolder& folder, std::span<const std::byte> made_up,
               data::TrainTest (*read)(const fs::path&)) {
   if (made_up.empty()) return;
-  const size_t which = std::to_integer<size_t>(made_up[0]) % files.size();
-  const Scratch folder;
-  for (size_t i = 0; i < files.size(); ++i) {
-    folder.put(files[i].name, i == which ? made_up.subspan(1) : std::span(files[i].bytes));
-  }
+  const SetFile& file = folder.files[std::to_integer<size_t>(made_up[0]) % folder.files.size()];
+  folder.put(file.name, made_up.subspan(1));
   try {
     const data::TrainTest sets = read(folder.path());
     for (const auto* set : {&*sets.train, &*sets.test}) {
@@ -142,6 +167,7 @@ void read_set(const std::vector<SetFile>& files, std::span<const std::byte> made
     }
   } catch (const InputError&) {
   }
+  folder.put(file.name, file.bytes);
 }
 
 }  // namespace
@@ -151,7 +177,9 @@ void jpeg(std::span<const std::byte> bytes) {
 }
 
 void png(std::span<const std::byte> bytes) {
-  image(bytes);
+  std::vector<std::byte> right(bytes.begin(), bytes.end());
+  make_chunks_right(right);
+  image(right);
 }
 
 void packed(std::span<const std::byte> bytes) {
@@ -180,25 +208,28 @@ void packed(std::span<const std::byte> bytes) {
 }
 
 void idx(std::span<const std::byte> bytes) {
-  static const std::vector<SetFile> kFiles = {
+  static const SetFolder kFolder({
       {"train-images-idx3-ubyte", of({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3}, 12)},
       {"train-labels-idx1-ubyte", of({0, 0, 8, 1, 0, 0, 0, 2, 1, 0})},
       {"t10k-images-idx3-ubyte", of({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3}, 6)},
       {"t10k-labels-idx1-ubyte", of({0, 0, 8, 1, 0, 0, 0, 1, 1})},
-  };
-  read_set(kFiles, bytes, data::read_idx);
+  });
+  read_set(kFolder, bytes, data::read_idx);
 }
 
 void cifar(std::span<const std::byte> bytes) {
-  static const std::vector<SetFile> kTen = {
-      {"data_batch_1.bin", of({3}, 3072)}, {"data_batch_2.bin", of({4}, 3072)},
-      {"data_batch_3.bin", of({5}, 3072)}, {"data_batch_4.bin", of({6}, 3072)},
-      {"data_batch_5.bin", of({7}, 3072)}, {"test_batch.bin", of({9}, 3072)},
-  };
-  static const std::vector<SetFile> kHundred = {
+  static const SetFolder kTen({
+      {"data_batch_1.bin", of({3}, 3072)},
+      {"data_batch_2.bin", of({4}, 3072)},
+      {"data_batch_3.bin", of({5}, 3072)},
+      {"data_batch_4.bin", of({6}, 3072)},
+      {"data_batch_5.bin", of({7}, 3072)},
+      {"test_batch.bin", of({9}, 3072)},
+  });
+  static const SetFolder kHundred({
       {"train.bin", of({19, 99}, 3072)},
       {"test.bin", of({0, 7}, 3072)},
-  };
+  });
   if (bytes.empty()) return;
   const bool hundred = (bytes[0] & std::byte{0x80}) != std::byte{0};
   read_set(hundred ? kHundred : kTen, bytes, hundred ? data::read_cifar100 : data::read_cifar10);

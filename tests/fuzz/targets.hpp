@@ -12,8 +12,8 @@
 namespace convoy::fuzz {
 
 void jpeg(std::span<const std::byte> bytes);
+/// These make the checksums right first: else nearly everything would end there.
 void png(std::span<const std::byte> bytes);
-/// Makes the checksums right first: else nearly everything would end there.
 void packed(std::span<const std::byte> bytes);
 /// The first byte says which of the set's files the others are.
 void idx(std::span<const std::byte> bytes);
