@@ -80,6 +80,7 @@ std::vector<std::string> take_part(const std::string& above, std::vector<std::st
   const auto wanted = static_cast<size_t>(std::llround(part * static_cast<double>(images.size())));
   order.resize(std::min(wanted, images.size() - 1));
   std::vector<std::string> taken;
+  taken.reserve(order.size());
   for (auto& [hash, image] : order) taken.push_back(std::move(image));
   std::sort(taken.begin(), taken.end());
   std::vector<std::string> rest;

@@ -152,12 +152,14 @@ class ImageMaker {
     const auto plane = static_cast<size_t>(size.height) * static_cast<size_t>(size.width);
     planes_.resize(channels * plane);
     pixels_.resize(channels * plane);
-    resampler_.resample(decoder_.decode(made.bytes, size, made.image.channels), size, false, {},
-                        planes_);
+    // Half a step more, so that cutting off the fraction rounds.
+    const Affine rounding{.shift = {0.5F, 0.5F, 0.5F}};
+    resampler_.resample(decoder_.decode(made.bytes, size, made.image.channels), size, false,
+                        rounding, planes_);
     for (size_t i = 0; i < plane; ++i) {
       for (size_t c = 0; c < channels; ++c) {
         const float value = std::clamp(planes_[c * plane + i], 0.0F, 255.0F);
-        pixels_[i * channels + c] = static_cast<uint8_t>(value + 0.5F);
+        pixels_[i * channels + c] = static_cast<uint8_t>(value);
       }
     }
     const Pixels reduced{.bytes = pixels_,
@@ -454,6 +456,7 @@ std::string describe(const PackedFile& file) {
     most = {std::max(most.height, image.height), std::max(most.width, image.width)};
   }
   std::vector<std::string> kinds;
+  kinds.reserve(encodings.size());
   for (const auto& [name, count] : encodings) kinds.push_back(fmt::format("{} {}", count, name));
   std::string text = fmt::format("file         {}: {}, fingerprint {:016x}\n", file.path().string(),
                                  to_string(Bytes{file.bytes()}), file.fingerprint());

@@ -56,6 +56,7 @@ TEST(FindImages, PassesOverHiddenFilesAndTellsOthers) {
 
 TEST(FindImages, SplitsEachClassTheSameWayEverywhere) {
   std::vector<std::string> names;
+  names.reserve(53);
   for (int i = 0; i < 40; ++i) names.push_back(fmt::format("cat/{:02}.jpg", i));
   for (int i = 0; i < 12; ++i) names.push_back(fmt::format("dog/{:02}.jpg", i));
   names.emplace_back("owl/only.jpg");

@@ -169,6 +169,7 @@ inline Encoded make_png(int32_t width, int32_t height, const std::vector<uint8_t
   }
   png_write_info(png, info);
   std::vector<png_bytep> pointers;
+  pointers.reserve(static_cast<size_t>(height));
   const size_t stride = rows.size() / static_cast<size_t>(height);
   for (int32_t y = 0; y < height; ++y) {
     pointers.push_back(const_cast<png_bytep>(rows.data() + static_cast<size_t>(y) * stride));

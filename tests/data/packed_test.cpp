@@ -290,8 +290,8 @@ TEST_F(Packed, GoesOnFromWhateverIsLeft) {
   const auto all_part = bytes_of(folder_.path() / part);
   const auto all_journal = bytes_of(folder_.path() / journal);
   int64_t most = 0;
-  for (size_t journal_length = 0; journal_length <= all_journal.size(); journal_length += 3) {
-    for (size_t part_length = 0; part_length <= all_part.size(); part_length += 37) {
+  for (size_t journal_length = 0; journal_length <= all_journal.size(); journal_length += 11) {
+    for (size_t part_length = 0; part_length <= all_part.size(); part_length += 61) {
       folder_.write(part, as_uint8(std::span(all_part).first(part_length)));
       folder_.write(journal, as_uint8(std::span(all_journal).first(journal_length)));
       const auto to = writer();

@@ -55,6 +55,11 @@ struct Case {
   double left, top, across, down;
   Size size;
 };
+size_t floats(int32_t channels, Size size) {
+  return static_cast<size_t>(channels) * static_cast<size_t>(size.height) *
+         static_cast<size_t>(size.width);
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {16, 16, 0, 0, 16, 16, {16, 16}},
@@ -78,7 +83,7 @@ TEST(Resample, FollowsItsDefinition) {
       const Decoded d{p.pixels(), k.left, k.top, k.across, k.down};
       const Affine affine{.scale = {0.5F, -2.0F, 3.0F}, .shift = {1.0F, 2.0F, -3.0F}};
       for (const bool mirror : {false, true}) {
-        std::vector<float> out(static_cast<size_t>(channels * k.size.height * k.size.width));
+        std::vector<float> out(floats(channels, k.size));
         resampler.resample(d, k.size, mirror, affine, out);
         for (int32_t c = 0; c < channels; ++c) {
           for (int32_t y = 0; y < k.size.height; ++y) {
@@ -121,7 +126,7 @@ TEST(Resample, NeverLooksBeyondItsRegion) {
     }
   }
   for (const Size size : {Size{30, 50}, Size{3, 4}}) {
-    std::vector<float> out(static_cast<size_t>(3 * size.height * size.width));
+    std::vector<float> out(floats(3, size));
     Resampler().resample({p.pixels(), 10, 15, 20, 10}, size, false, {}, out);
     EXPECT_THAT(out, Each(FloatNear(100, 1e-3F)));
   }
@@ -133,7 +138,7 @@ TEST(Resample, HasTheSameBitsWithAndWithoutVectors) {
       const Picture p = picture(k.width, k.height, channels, 5);
       const Decoded d{p.pixels(), k.left, k.top, k.across, k.down};
       const Affine affine{.scale = {0.017F, 0.018F, 0.019F}, .shift = {-2.1F, -2.0F, -1.8F}};
-      std::vector<float> plain(static_cast<size_t>(channels * k.size.height * k.size.width));
+      std::vector<float> plain(floats(channels, k.size));
       std::vector<float> vectors(plain.size());
       Resampler(false).resample(d, k.size, true, affine, plain);
       Resampler(true).resample(d, k.size, true, affine, vectors);

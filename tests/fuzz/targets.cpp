@@ -208,17 +208,17 @@ void packed(std::span<const std::byte> bytes) {
 }
 
 void idx(std::span<const std::byte> bytes) {
-  static const SetFolder kFolder({
+  static const SetFolder folder({
       {"train-images-idx3-ubyte", of({0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 3}, 12)},
       {"train-labels-idx1-ubyte", of({0, 0, 8, 1, 0, 0, 0, 2, 1, 0})},
       {"t10k-images-idx3-ubyte", of({0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3}, 6)},
       {"t10k-labels-idx1-ubyte", of({0, 0, 8, 1, 0, 0, 0, 1, 1})},
   });
-  read_set(kFolder, bytes, data::read_idx);
+  read_set(folder, bytes, data::read_idx);
 }
 
 void cifar(std::span<const std::byte> bytes) {
-  static const SetFolder kTen({
+  static const SetFolder ten({
       {"data_batch_1.bin", of({3}, 3072)},
       {"data_batch_2.bin", of({4}, 3072)},
       {"data_batch_3.bin", of({5}, 3072)},
@@ -226,13 +226,13 @@ void cifar(std::span<const std::byte> bytes) {
       {"data_batch_5.bin", of({7}, 3072)},
       {"test_batch.bin", of({9}, 3072)},
   });
-  static const SetFolder kHundred({
+  static const SetFolder fine({
       {"train.bin", of({19, 99}, 3072)},
       {"test.bin", of({0, 7}, 3072)},
   });
   if (bytes.empty()) return;
   const bool hundred = (bytes[0] & std::byte{0x80}) != std::byte{0};
-  read_set(hundred ? kHundred : kTen, bytes, hundred ? data::read_cifar100 : data::read_cifar10);
+  read_set(hundred ? fine : ten, bytes, hundred ? data::read_cifar100 : data::read_cifar10);
 }
 
 std::vector<Target> targets() {
