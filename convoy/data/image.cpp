@@ -56,9 +56,13 @@ void check_size(int64_t width, int64_t height) {
 Region checked_region(const Request& request, const ImageInfo& info) {
   if (!request.region) return {.x = 0, .y = 0, .width = info.width, .height = info.height};
   const Region& r = *request.region;
-  check(r.x >= 0 && r.y >= 0 && r.width > 0 && r.height > 0 && r.width <= info.width - r.x &&
-            r.height <= info.height - r.y,
-        "the region wanted lies within the image");
+  if (r.x < 0 || r.y < 0 || r.width <= 0 || r.height <= 0 || r.width > info.width - r.x ||
+      r.height > info.height - r.y) {
+    // Who asked took the size from elsewhere, such as the index of a packed file.
+    throw ImageError(BadImage::damaged,
+                     fmt::format("has {}×{} pixels; {}×{} at ({}, {}) were asked for", info.width,
+                                 info.height, r.width, r.height, r.x, r.y));
+  }
   return r;
 }
 

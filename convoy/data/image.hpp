@@ -115,10 +115,10 @@ class Decoder {
   Decoder(Decoder&&) noexcept;
   Decoder& operator=(Decoder&&) noexcept;
 
-  /// The part `region` (which must lie within the image) with `channels` channels (1 or 3; gray is
-  /// widened to three equal ones, colour is reduced to its luma). JPEG is decoded at the lowest of
-  /// 1/8, 1/4, 1/2 and full resolution at which the region has at least `least` pixels each way.
-  /// Only damage in what had to be read is noticed. Throws ImageError.
+  /// The part `region` (refused if it does not lie within the image) with `channels` channels (1 or
+  /// 3; gray is widened to three equal ones, colour is reduced to its luma). JPEG is decoded at the
+  /// lowest of 1/8, 1/4, 1/2 and full resolution at which the region has at least `least` pixels
+  /// each way. Only damage in what had to be read is noticed. Throws ImageError.
   Decoded decode(std::span<const std::byte> encoded, Region region, Size least, int channels);
 
   /// All of it, at full resolution, and to the last byte: whatever is damaged is noticed.

@@ -23,7 +23,7 @@ struct Request {
 
 /// Throws ImageError if there are no pixels, or more than kMaxPixels or kMaxExtent allow.
 void check_size(int64_t width, int64_t height);
-/// The region wanted, which must lie within the image.
+/// The region wanted; throws ImageError if it does not lie within the image.
 Region checked_region(const Request& request, const ImageInfo& info);
 /// Luma of 8-bit RGB, rounded: (19595 R + 38470 G + 7471 B) / 65536, as in Pillow.
 inline uint8_t luma(uint32_t r, uint32_t g, uint32_t b) {

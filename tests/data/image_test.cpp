@@ -433,6 +433,19 @@ TEST(BadImages, WithWrongBytesAreRefusedOrDecodedButNeverMore) {
   EXPECT_GT(refused, 1000);
 }
 
+TEST(BadImages, OfAnotherSizeThanTheyShouldHaveAreRefused) {
+  Decoder decoder;
+  for (const Encoded& encoded : {make_jpeg(picture(24, 19, 3)), make_png(picture(24, 19, 3))}) {
+    for (const Region r : {Region{0, 0, 25, 19}, Region{0, 10, 5, 10}, Region{-1, 0, 5, 5},
+                           Region{0, 0, 0, 5}, Region{INT32_MAX, 0, INT32_MAX, 5}}) {
+      EXPECT_THAT(refusal([&] {
+                    decoder.decode(encoded, r, {1, 1}, 3);
+                  }).message,
+                  HasSubstr("has 24×19 pixels"));
+    }
+  }
+}
+
 TEST(BadImages, LeaveTheDecoderAsGoodAsNew) {
   const Encoded jpeg = make_jpeg(picture(40, 30, 3), {.progressive = true});
   const Encoded png = make_png(picture(40, 30, 3));
