@@ -93,7 +93,7 @@ TEST(Resample, FollowsItsDefinition) {
               const double expected =
                   defined(d, k.size, y, from, c) * affine.scale[a] + affine.shift[a];
               const float found =
-                  out[static_cast<size_t>((c * k.size.height + y) * k.size.width + x)];
+                  out[static_cast<size_t>((int64_t{c} * k.size.height + y) * k.size.width + x)];
               ASSERT_NEAR(found, expected, 1e-3)
                   << k.width << "×" << k.height << " to " << k.size.width << "×" << k.size.height
                   << " at (" << y << ", " << x << "), channel " << c;
@@ -121,7 +121,7 @@ TEST(Resample, NeverLooksBeyondItsRegion) {
     for (int32_t x = 0; x < 40; ++x) {
       const bool inside = x >= 10 && x < 30 && y >= 15 && y < 25;
       for (int32_t c = 0; c < 3; ++c) {
-        p.bytes[static_cast<size_t>((y * 40 + x) * 3 + c)] = inside ? 100 : 255;
+        p.bytes[static_cast<size_t>((int64_t{y} * 40 + x) * 3 + c)] = inside ? 100 : 255;
       }
     }
   }
