@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   app::add_bench(app, run, called);
   app::add_config(app, run);
   app::add_info(app, run);
+  app::add_pack(app, run);
   app::add_import_cifar(app, run);
   try {
     if (argc > 1) refuse_unknown_verb(app, argv[1]);

@@ -24,6 +24,7 @@ void add_plan(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
 void add_import_cifar(CLI::App& app, Run& run);
+void add_pack(CLI::App& app, Run& run);
 
 /// Planning with its progress shown on stderr.
 plan::PlanOptions plan_options();
