@@ -87,8 +87,8 @@ void wait(Task& task, Seconds patience, const std::string& what) {
   // little if nobody else is there, then it sleeps, for a part of the time that it has waited
   // already. Whoever spins for long keeps the others from sending what it waits for.
   constexpr Seconds kSpinning{50e-6};
-  constexpr Seconds kGivingWay{2e-3};
-  constexpr double kLongestNap = 100e-6;
+  constexpr Seconds kGivingWay{0.2e-3};
+  constexpr double kLongestNap = 50e-6;
   const Seconds begin = now();
   while (!task.advance()) {
     const Seconds waited = now() - begin;
