@@ -60,12 +60,16 @@ ImageMoments measure(const Pixels& pixels) {
           moments_of<3>(values + 2, count)};
 }
 
+Moments measure_plane(std::span<const uint8_t> plane) {
+  return moments_of<1>(plane.data(), plane.size());
+}
+
 ImageMoments measure_planes(std::span<const uint8_t> planes, int channels) {
   check(channels == 1 || channels == 3, "images have one channel or three");
   ImageMoments moments;
   const size_t plane = planes.size() / static_cast<size_t>(channels);
   for (size_t c = 0; c < static_cast<size_t>(channels); ++c) {
-    moments[c] = moments_of<1>(planes.data() + c * plane, plane);
+    moments[c] = measure_plane(planes.subspan(c * plane, plane));
   }
   return moments;
 }

@@ -28,6 +28,8 @@ using ImageMoments = std::array<Moments, 3>;
 
 /// Of pixels whose channels lie side by side.
 ImageMoments measure(const Pixels& pixels);
+/// Of one plane, or a part of one.
+Moments measure_plane(std::span<const uint8_t> plane);
 /// Of planes that lie one after the other.
 ImageMoments measure_planes(std::span<const uint8_t> planes, int channels);
 

@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
 #include "convoy/base/text.hpp"
+#include "convoy/data/moments.hpp"
 #include "convoy/data/readers.hpp"
 
 namespace convoy::data {
@@ -58,37 +58,15 @@ TrainTest read(const job::Data& options) {
          near.empty() ? "" : "; did you mean '" + near + "'?", join(kinds));
 }
 
-struct Moments {
-  uint64_t count = 0;
-  uint64_t sum = 0;
-  uint64_t squares = 0;
-};
-
-// In pieces whose sums fit 32 bits (255² · 65536 < 2³²), which the compiler makes into vectors.
-void add(std::span<const uint8_t> pixels, Moments& moments) {
-  constexpr size_t kPiece = 65536;
-  moments.count += pixels.size();
-  while (!pixels.empty()) {
-    const auto piece = pixels.first(std::min(pixels.size(), kPiece));
-    uint32_t sum = 0;
-    uint32_t squares = 0;
-    for (const uint32_t pixel : piece) {
-      sum += pixel;
-      squares += pixel * pixel;
-    }
-    moments.sum += sum;
-    moments.squares += squares;
-    pixels = pixels.subspan(piece.size());
-  }
-}
-
 std::vector<Moments> measure(const Dataset& set) {
   const auto channels = static_cast<size_t>(set.shape().channels);
   const auto plane = static_cast<size_t>(set.shape().height * set.shape().width);
   std::vector<Moments> moments(channels);
   for (int64_t i = 0; i < set.distinct(); ++i) {
     const auto pixels = set.pixels(i);
-    for (size_t c = 0; c < channels; ++c) add(pixels.subspan(c * plane, plane), moments[c]);
+    for (size_t c = 0; c < channels; ++c) {
+      moments[c] += measure_plane(pixels.subspan(c * plane, plane));
+    }
   }
   return moments;
 }
@@ -111,15 +89,8 @@ void normalise(const job::Data& options, Source& source) {
   source.std.assign(options.std.begin(), options.std.end());
   if (!source.mean.empty() && !source.std.empty()) return;
   for (const Moments& channel : measure(*source.train)) {
-    const auto count = static_cast<double>(channel.count);
-    const double mean = static_cast<double>(channel.sum) / count;
-    const double variance = static_cast<double>(channel.squares) / count - mean * mean;
-    if (options.mean.empty()) source.mean.push_back(static_cast<float>(mean / 255));
-    if (options.std.empty()) {
-      // Pixels are integers, so a smaller variance than this is rounding of a constant channel.
-      const bool constant = variance < 1e-9;
-      source.std.push_back(constant ? 1.0F : static_cast<float>(std::sqrt(variance) / 255));
-    }
+    if (options.mean.empty()) source.mean.push_back(static_cast<float>(channel.mean()));
+    if (options.std.empty()) source.std.push_back(static_cast<float>(channel.deviation()));
   }
 }
 
