@@ -2,15 +2,24 @@
 // A data set is "index → sample". Samples are 8-bit images, channel-major and held in memory, with
 // an integer label each. docs/data.md describes the kinds, their files and the normalisation.
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "convoy/data/image.hpp"
 #include "convoy/job/job.hpp"
 #include "convoy/model/graph.hpp"
 
 namespace convoy::data {
+
+/// A sample as it is stored: pixels, or an image that is still encoded.
+struct Stored {
+  std::span<const std::byte> bytes;
+  ImageInfo image;
+  int32_t label = 0;
+};
 
 /// Samples of one kind and shape. Thread-safe to read.
 class Dataset {

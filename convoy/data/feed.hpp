@@ -1,0 +1,23 @@
+#pragma once
+// Brings stored samples to the worker that will train on them.
+
+#include <cstdint>
+#include <vector>
+
+#include "convoy/data/dataset.hpp"
+
+namespace convoy::data {
+
+/// The samples of a worker's grains, in the order of the training stream. Called by the threads of a
+/// loader, which take every grain of the worker once, in about the order of the stream, and never
+/// hold more grains than their ring has slots.
+class Feed {
+ public:
+  virtual ~Feed() = default;
+  /// The samples of grain `grain` of step `step`. Waits until they are here; throws when that takes
+  /// too long, or cannot be any more. The bytes stay until the grain is released.
+  virtual std::vector<Stored> take(int64_t step, int64_t grain) = 0;
+  virtual void release(int64_t step, int64_t grain) = 0;
+};
+
+}  // namespace convoy::data
