@@ -20,9 +20,9 @@ struct PlanArguments {
 };
 
 int plan_verb(const PlanArguments& a) {
-  plan::PlanOptions options = plan_options();
-  options.thorough = a.profile;
-  options.predict = true;
+  train::Preparing options{.planning = plan_options()};
+  options.planning.thorough = a.profile;
+  options.planning.predict = true;
   const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), options);
   const plan::Plan& plan = p.planned.plan;
   std::string text = plan::describe(plan);

@@ -20,6 +20,7 @@
 
 #include "app/launch/launch.hpp"
 #include "app/launch/supervise.hpp"
+#include "app/pack_progress.hpp"
 #include "app/verbs.hpp"
 #include "app/worker.hpp"
 
@@ -93,6 +94,7 @@ void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem:
                fmt::format("data    {}: {} training and {} test images of {}, {} classes\n",
                            p.job.data.kind, p.source.train->size(), p.source.test->size(),
                            model::to_string(p.source.train->shape()), p.source.train->classes()) +
+               (p.store.reason.empty() ? "" : fmt::format("        {}\n", p.store.reason)) +
                plan::describe(p.planned.plan) + batch +
                fmt::format("run     {}\n", folder.string()));
 }
@@ -106,8 +108,13 @@ void print_summary(std::FILE* out, const train::Summary& s, const train::Prepare
     text += fmt::format("test accuracy {:.2f} %, test loss {:.4f}; best {:.2f} % at step {}\n",
                         100 * s.last->accuracy, s.last->loss, 100 * s.best_accuracy, s.best_step);
   }
-  text += fmt::format("memory {} at the peak ({} planned); lanes waited {} for data\n",
-                      to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited));
+  text += fmt::format("memory {} at the peak ({} planned); lanes waited {} for data ({:.2f} %)\n",
+                      to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited),
+                      100 * s.waited_part);
+  if (s.bad > 0) {
+    text += fmt::format("{} left out by this worker; events.jsonl names them\n",
+                        plural(s.bad, "damaged sample"));
+  }
   if (s.exchanging.value > 0) {
     text += fmt::format("exchanging with other hosts took {}, of which lanes waited {}\n",
                         to_string(s.exchanging), to_string(s.waited_for_weights));
@@ -146,7 +153,7 @@ class Sitting {
     train::together(team_, "reading the job", [&] { check_arguments(); });
     job::Job job = read_job();
     team_.set_deadline(Seconds{job.sync.deadline});
-    train::Prepared prepared = train::prepare_job(std::move(job), planning(), team_);
+    train::Prepared prepared = train::prepare_job(std::move(job), preparing(), team_);
     open_folder(prepared.graph.name());
     if (!a_.json) print_head(out_, prepared, folder_, team_);
 
@@ -203,9 +210,14 @@ class Sitting {
   }
 
   /// Only the first shows its progress on the terminal.
-  plan::PlanOptions planning() const {
-    plan::PlanOptions options = plan_options();
-    if (team_.rank() > 0) options.progress = nullptr;
+  train::Preparing preparing() const {
+    train::Preparing options{.planning = plan_options()};
+    if (team_.rank() > 0) {
+      options.planning.progress = nullptr;
+    } else {
+      options.packing = [progress = std::make_shared<PackProgress>("packing")](
+                            const data::PackStanding& standing) { (*progress)(standing); };
+    }
     return options;
   }
 

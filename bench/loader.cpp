@@ -63,16 +63,18 @@ int main() {
   const auto values = static_cast<size_t>(source.train->shape().size());
   std::vector<float> from(kBatch * values, 1.0F);
   std::vector<float> to(kBatch * values);
-  const job::Augment augment{.flip = true, .pad_crop = 4, .cutout = 0};
-  const data::Normaliser normaliser(source);
+  job::Augment augment;
+  augment.flip = true;
+  augment.pad_crop = 4;
+  data::Preparer preparer(source, source.train->shape(), &augment);
   std::vector<double> prepare_times;
   std::vector<double> copy_times;
   for (int round = 0; round < kRounds; ++round) {
     prepare_times.push_back(seconds([&] {
       for (int64_t i = 0; i < kBatch; ++i) {
         const auto which = data::stream_at(round * kBatch + i, source.train->size(), 1);
-        data::prepare(normaliser, *source.train, which, 1, &augment,
-                      std::span(to).subspan(static_cast<size_t>(i) * values, values));
+        preparer.prepare(source.train->sample(which.sample), which, 1,
+                         std::span(to).subspan(static_cast<size_t>(i) * values, values));
       }
     }));
     copy_times.push_back(

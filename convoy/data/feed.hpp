@@ -8,8 +8,8 @@
 
 namespace convoy::data {
 
-/// The samples of a worker's grains, in the order of the training stream. Called by the threads of a
-/// loader, which take every grain of the worker once, in about the order of the stream, and never
+/// The samples of a worker's grains, in the order of the training stream. Called by the threads of
+/// a loader, which take every grain of the worker once, in about the order of the stream, and never
 /// hold more grains than their ring has slots.
 class Feed {
  public:

@@ -53,6 +53,27 @@ void give_way() {
   ::setpriority(PRIO_PROCESS, self, std::min(::getpriority(PRIO_PROCESS, self) + kNiceness, 19));
 }
 
+/// Prepares one sample. If it is damaged: notes it and returns false where such are left out, else
+/// throws InputError with its name.
+bool prepare_or_note(const Source& source, const Dataset& set, Preparer& preparer,
+                     const Stored& stored, StreamSample which, uint64_t seed,
+                     std::span<float> out) {
+  try {
+    set.verify(which.sample, stored.bytes);
+    preparer.prepare(stored, which, seed, out);
+    return true;
+  } catch (const InputError& problem) {
+    const std::string name = set.name(which.sample);
+    const std::string text = problem.what();
+    if (source.bad != nullptr) {
+      source.bad->add(name, text);
+      return false;
+    }
+    refuse("{}; data.bad: skip would leave it out",
+           text.starts_with(name) ? text : fmt::format("{}: {}", name, text));
+  }
+}
+
 }  // namespace
 
 // Grains are numbered n = 0, 1, 2, … from the first step on; grain n lives in slot n mod S. The
@@ -73,7 +94,6 @@ struct TrainLoader::Ring {
   Ring(const Source& from, const LoaderOptions& given)
       : source(from),
         options(checked(given)),
-        normaliser(from),
         grains(grains_per_batch(options)),
         inputs(AlignedBuffer::of_floats(slot_count(options) *
                                         slot_floats(options, from.train->shape()))),
@@ -88,11 +108,15 @@ struct TrainLoader::Ring {
       slots[i].labels = std::span(labels).subspan(i * grain, grain);
     }
     try {
-      for (int i = 0; i < options.threads; ++i) threads.emplace_back([this] { run(); });
+      for (int i = 0; i < options.threads; ++i) add_thread();
     } catch (const std::system_error& problem) {
       stop();
       fail("cannot start {} loader threads: {}", options.threads, problem.what());
     }
+  }
+
+  void add_thread() {
+    threads.emplace_back([this] { run(); });
   }
 
   ~Ring() { stop(); }
@@ -128,10 +152,11 @@ struct TrainLoader::Ring {
   void run() {
     give_way();
     try {
+      Preparer preparer(source, source.train->shape(), augment ? &*augment : nullptr);
       for (;;) {
         const int64_t n = next.fetch_add(1, std::memory_order_relaxed);
         Slot& slot = slot_of(n);
-        if (!wait_until_free(slot, n) || !fill(slot, n)) return;
+        if (!wait_until_free(slot, n) || !fill(slot, n, preparer)) return;
         set_turn(slot, n + 1, ready);
       }
     } catch (...) {
@@ -154,20 +179,60 @@ struct TrainLoader::Ring {
     return !stopped.load(std::memory_order_relaxed);
   }
 
+  // In the stream, of grain n.
+  int64_t first_position(int64_t n) const {
+    return (options.first_step + n / grains) * options.batch +
+           (options.first_grain + n % grains) * options.grain;
+  }
+
   // False if the loader was stopped meanwhile: a grain of large images takes a while.
-  bool fill(const Slot& slot, int64_t n) {
+  bool fill(const Slot& slot, int64_t n, Preparer& preparer) {
     const Dataset& set = *source.train;
     const auto size = static_cast<size_t>(set.shape().size());
     const int64_t step = options.first_step + n / grains;
-    const int64_t first = step * options.batch + (options.first_grain + n % grains) * options.grain;
+    const int64_t grain = options.first_grain + n % grains;
+    const int64_t first = first_position(n);
+    std::vector<Stored> fed;
+    if (options.feed != nullptr) {
+      fed = options.feed->take(step, grain);
+    } else {
+      will_need(n + static_cast<int64_t>(slots.size()));
+    }
+    std::vector<int64_t> bad;
     for (int64_t k = 0; k < options.grain; ++k) {
       if (stopped.load(std::memory_order_relaxed)) return false;
       const StreamSample which = stream_at(first + k, set.size(), options.seed);
-      prepare(normaliser, set, which, options.seed, augment ? &*augment : nullptr,
-              {slot.inputs + static_cast<size_t>(k) * size, size});
-      slot.labels[static_cast<size_t>(k)] = set.label(which.sample);
+      const Stored stored = fed.empty() ? set.sample(which.sample) : fed[static_cast<size_t>(k)];
+      slot.labels[static_cast<size_t>(k)] = stored.label;
+      const std::span<float> out{slot.inputs + static_cast<size_t>(k) * size, size};
+      if (!prepare_or_note(source, set, preparer, stored, which, options.seed, out)) {
+        bad.push_back(k);
+      }
     }
+    if (options.feed != nullptr) options.feed->release(step, grain);
+    for (const int64_t k : bad) replace(slot, k, bad, static_cast<int64_t>(size));
     return true;
+  }
+
+  void will_need(int64_t n) const {
+    const int64_t first = first_position(n);
+    for (int64_t k = 0; k < options.grain; ++k) {
+      source.train->will_need(stream_at(first + k, source.train->size(), options.seed).sample);
+    }
+  }
+
+  // Sample k of a grain by the nearest good one before it, else behind it.
+  void replace(const Slot& slot, int64_t k, const std::vector<int64_t>& bad, int64_t size) const {
+    const auto is_bad = [&](int64_t i) { return std::ranges::binary_search(bad, i); };
+    int64_t from = k - 1;
+    while (from >= 0 && is_bad(from)) --from;
+    if (from < 0) {
+      from = k + 1;
+      while (from < options.grain && is_bad(from)) ++from;
+    }
+    if (from == options.grain) refuse("all {} samples of a grain are damaged", options.grain);
+    std::copy_n(slot.inputs + from * size, size, slot.inputs + k * size);
+    slot.labels[static_cast<size_t>(k)] = slot.labels[static_cast<size_t>(from)];
   }
 
   // ---- lanes ----
@@ -195,7 +260,6 @@ struct TrainLoader::Ring {
 
   const Source source;
   const LoaderOptions options;
-  const Normaliser normaliser;
   std::optional<job::Augment> augment;
   const int64_t grains;  // per batch
   AlignedBuffer inputs;
@@ -237,11 +301,34 @@ Seconds TrainLoader::waited() const {
   return {static_cast<double>(ring_->waited_ns.load(std::memory_order_relaxed)) * 1e-9};
 }
 
+void TrainLoader::add_thread() {
+  ring_->add_thread();
+}
+
+int TrainLoader::threads() const {
+  return static_cast<int>(ring_->threads.size());
+}
+
 Bytes TrainLoader::memory(const LoaderOptions& given, model::Shape shape) {
   const LoaderOptions options = checked(given);
   const auto slot = slot_floats(options, shape) * static_cast<int64_t>(sizeof(float)) +
                     options.grain * static_cast<int64_t>(sizeof(int32_t));
   return {slot_count(options) * slot};
+}
+
+Seconds measure_preparation(const Source& source, const LoaderOptions& options) {
+  constexpr int64_t kSamples = 16;
+  const Dataset& set = *source.train;
+  Preparer preparer(source, set.shape(), options.augment);
+  std::vector<float> out(static_cast<size_t>(set.shape().size()));
+  Seconds begin = now();
+  // The first one also makes room for all others.
+  for (int64_t i = 0; i <= kSamples; ++i) {
+    if (i == 1) begin = now();
+    const StreamSample which = stream_at(i, set.size(), options.seed);
+    prepare_or_note(source, set, preparer, set.sample(which.sample), which, options.seed, out);
+  }
+  return {(now() - begin).value / kSamples};
 }
 
 int64_t eval_grain(const Source& source, const Dataset& set, int64_t index, int64_t grain,
@@ -250,13 +337,18 @@ int64_t eval_grain(const Source& source, const Dataset& set, int64_t index, int6
   check(inputs.size() == static_cast<size_t>(grain) * size &&
             labels.size() == static_cast<size_t>(grain),
         "an evaluation grain is written to room of its size");
-  const Normaliser normaliser(source);
+  Preparer preparer(source, set.shape(), nullptr);
   const int64_t first = index * grain;
-  const int64_t count = std::clamp(set.size() - first, int64_t{0}, grain);
-  for (int64_t k = 0; k < count; ++k) {
-    prepare(normaliser, set, {.sample = first + k, .epoch = 0}, 0, nullptr,
-            inputs.subspan(static_cast<size_t>(k) * size, size));
-    labels[static_cast<size_t>(k)] = set.label(first + k);
+  const int64_t last = std::min(set.size(), first + grain);
+  int64_t count = 0;
+  for (int64_t i = first; i < last; ++i) {
+    const Stored stored = set.sample(i);
+    if (!prepare_or_note(source, set, preparer, stored, {.sample = i, .epoch = 0}, 0,
+                         inputs.subspan(static_cast<size_t>(count) * size, size))) {
+      continue;
+    }
+    labels[static_cast<size_t>(count)] = stored.label;
+    ++count;
   }
   std::fill(inputs.begin() + count * static_cast<int64_t>(size), inputs.end(), 0.0F);
   std::fill(labels.begin() + count, labels.end(), -1);

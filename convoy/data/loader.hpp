@@ -8,6 +8,7 @@
 
 #include "convoy/base/units.hpp"
 #include "convoy/data/dataset.hpp"
+#include "convoy/data/feed.hpp"
 #include "convoy/data/prepare.hpp"
 
 namespace convoy::data {
@@ -33,13 +34,18 @@ struct LoaderOptions {
   int ahead = 1;  ///< batches prepared ahead of the one in use (at least one)
   const job::Augment* augment = nullptr;  ///< copied; null: only normalise
   Seconds deadline{300};                  ///< longest wait of one get()
+  /// Where stored samples come from; must outlive the loader. Null: from the training set itself.
+  Feed* feed = nullptr;
 };
 
 /// Prepares the grains of steps first_step, first_step+1, … on its own threads, each grain in its
 /// own slot of a ring of ahead+1 batches, so that a lane that asks for a grain finds it ready.
-/// get() may be called from any number of lanes at once and in any order within the ring; each
-/// grain is got once and released once. No lock is held while a grain is prepared. The threads give
-/// way to the lanes (niceness +5) and inherit the affinity of the thread that makes the loader.
+/// Where damaged samples are left out (Source::bad), the nearest sample before it in the grain
+/// takes the place of one, or else the nearest behind it: the same on any worker, and batches stay
+/// full. get() may be called from any number of lanes at once and in any order within the ring;
+/// each grain is got once and released once. No lock is held while a grain is prepared. The threads
+/// give way to the lanes (niceness +5) and inherit the affinity of the thread that makes the
+/// loader.
 class TrainLoader {
  public:
   TrainLoader(const Source& source, const LoaderOptions& options);
@@ -55,6 +61,9 @@ class TrainLoader {
   void release(int64_t step, int64_t grain);
   /// Time that get() spent waiting since the start, over all lanes.
   Seconds waited() const;
+  /// One more thread from now on.
+  void add_thread();
+  int threads() const;
 
   /// Memory that the ring of a loader with these options will take.
   static Bytes memory(const LoaderOptions& given, model::Shape shape);
@@ -64,8 +73,12 @@ class TrainLoader {
   std::unique_ptr<Ring> ring_;
 };
 
+/// How long one thread takes to prepare a sample, measured on some.
+Seconds measure_preparation(const Source& source, const LoaderOptions& options);
+
 /// Grain number `index` of an evaluation over `set` (samples index·grain …), prepared in place by
-/// the calling lane into `inputs` and `labels`; returns how many are real samples.
+/// the calling lane into `inputs` and `labels`; returns how many are real samples. Damaged ones are
+/// not among them where they are left out.
 int64_t eval_grain(const Source& source, const Dataset& set, int64_t index, int64_t grain,
                    std::span<float> inputs, std::span<int32_t> labels);
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
@@ -22,6 +23,12 @@ class FirstSamples final : public Dataset {
   model::Shape shape() const override { return whole_->shape(); }
   int64_t classes() const override { return whole_->classes(); }
   std::span<const uint8_t> pixels(int64_t index) const override { return whole_->pixels(index); }
+  Stored sample(int64_t index) const override { return whole_->sample(index); }
+  void verify(int64_t index, std::span<const std::byte> bytes) const override {
+    whole_->verify(index, bytes);
+  }
+  void will_need(int64_t index) const override { whole_->will_need(index); }
+  std::string name(int64_t index) const override { return whole_->name(index); }
   int32_t label(int64_t index) const override { return whole_->label(index); }
   int64_t distinct() const override { return std::min(size_, whole_->distinct()); }
 
@@ -52,7 +59,8 @@ TrainTest read(const job::Data& options) {
     }
     return reader.read(options.path);
   }
-  const std::vector<std::string> kinds{"idx", "cifar10", "cifar100", "synthetic"};
+  const std::vector<std::string> kinds{"idx",    "cifar10", "cifar100",
+                                       "folder", "packed",  "synthetic"};
   const std::string near = nearest(options.kind, kinds);
   refuse("data.kind: there is no kind '{}'{}; known are {}", options.kind,
          near.empty() ? "" : "; did you mean '" + near + "'?", join(kinds));
@@ -78,6 +86,7 @@ void check_given(const char* key, const std::vector<double>& values, int64_t cha
   }
 }
 
+/// As the job says; what it leaves open stays, or is measured.
 void normalise(const job::Data& options, Source& source) {
   const int64_t channels = source.train->shape().channels;
   check_given("mean", options.mean, channels);
@@ -85,12 +94,14 @@ void normalise(const job::Data& options, Source& source) {
   for (const double std : options.std) {
     if (!(std > 0)) refuse("data.std: expected values above 0, found {}", std);
   }
-  source.mean.assign(options.mean.begin(), options.mean.end());
-  source.std.assign(options.std.begin(), options.std.end());
+  if (!options.mean.empty()) source.mean.assign(options.mean.begin(), options.mean.end());
+  if (!options.std.empty()) source.std.assign(options.std.begin(), options.std.end());
   if (!source.mean.empty() && !source.std.empty()) return;
+  const bool wants_mean = source.mean.empty();
+  const bool wants_std = source.std.empty();
   for (const Moments& channel : measure(*source.train)) {
-    if (options.mean.empty()) source.mean.push_back(static_cast<float>(channel.mean()));
-    if (options.std.empty()) source.std.push_back(static_cast<float>(channel.deviation()));
+    if (wants_mean) source.mean.push_back(static_cast<float>(channel.mean()));
+    if (wants_std) source.std.push_back(static_cast<float>(channel.deviation()));
   }
 }
 
@@ -111,19 +122,74 @@ uint64_t fingerprint(const Dataset& set, uint64_t seed) {
   return checksum(labels, hash);
 }
 
+/// Scaling and jitter are for images.
+void check_augment(const job::Augment& augment, const Dataset& set) {
+  if (augment.crop_area.empty() && augment.jitter.empty()) return;
+  const int64_t channels = set.shape().channels;
+  if (channels == 1 || channels == 3) return;
+  refuse("data.augment.{} is for images of 1 or 3 channels; these samples have {}",
+         augment.crop_area.empty() ? "jitter" : "crop_area", channels);
+}
+
 }  // namespace
+
+Stored Dataset::sample(int64_t index) const {
+  const model::Shape of = shape();
+  ImageInfo image;
+  image.width = static_cast<int32_t>(of.width);
+  image.height = static_cast<int32_t>(of.height);
+  image.channels = static_cast<int32_t>(of.channels);
+  return {.bytes = std::as_bytes(pixels(index)), .image = image, .label = label(index)};
+}
+
+std::string Dataset::name(int64_t index) const {
+  return fmt::format("sample {}", index);
+}
+
+void BadSamples::add(const std::string& name, const std::string& problem) {
+  const std::lock_guard lock(mutex_);
+  // Messages about checksums begin with the name themselves.
+  if (names_.insert(name).second) {
+    fresh_.push_back(problem.starts_with(name) ? problem : fmt::format("{}: {}", name, problem));
+  }
+}
+
+std::vector<std::string> BadSamples::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fresh_, {});
+}
+
+int64_t BadSamples::count() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(names_.size());
+}
 
 Source open(const job::Data& options) {
   if (options.limit < 0) refuse("data.limit: expected 0 or more, found {}", options.limit);
-  TrainTest sets = read(options);
   Source source;
-  source.train = std::move(sets.train);
-  source.test = std::move(sets.test);
+  const bool packed = options.kind == "packed" || options.kind == "folder";
+  if (packed) {
+    source = open_packed(options);
+  } else {
+    TrainTest sets = read(options);
+    source.train = std::move(sets.train);
+    source.test = std::move(sets.test);
+  }
+  source.center_crop = options.center_crop;
+  if (options.bad == "skip") source.bad = std::make_shared<BadSamples>();
+  check_augment(options.augment, *source.train);
   if (options.limit > 0 && options.limit < source.train->size()) {
     source.train = std::make_shared<FirstSamples>(std::move(source.train), options.limit);
   }
   normalise(options, source);
-  source.fingerprint = fingerprint(*source.test, fingerprint(*source.train, 0));
+  if (packed) {
+    const int64_t size = source.train->size();
+    const auto bytes = std::as_bytes(std::span(&size, 1));
+    source.fingerprint = checksum({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()},
+                                  source.fingerprint);
+  } else {
+    source.fingerprint = fingerprint(*source.test, fingerprint(*source.train, 0));
+  }
   return source;
 }
 

@@ -10,6 +10,8 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <string_view>
 #include <thread>
 
 #include <fcntl.h>
@@ -440,6 +442,69 @@ PackReport pack(const PackOptions& options) {
     pack_raw(options, *set, report);
   }
   return report;
+}
+
+fs::path packed_path(const fs::path& folder) {
+  fs::path file = folder.lexically_normal();
+  if (!file.has_filename()) file = file.parent_path();
+  file += ".pack";
+  return file;
+}
+
+namespace {
+
+/// What is in a folder and not in the file that it was packed into, and the other way round.
+std::string what_changed(const PackedFile& file, const fs::path& folder) {
+  const FolderImages found = find_images(folder);
+  std::set<std::string_view> packed;
+  for (int64_t i = 0; i < file.size(); ++i) packed.insert(file.record(i).source);
+  int64_t fresh = 0;
+  for (const std::vector<FoundImage>* images : {&found.train, &found.test}) {
+    for (const FoundImage& image : *images) fresh += packed.erase(image.path) > 0 ? 0 : 1;
+  }
+  if (fresh == 0 && packed.empty()) return "";
+  return fmt::format(
+      "{} was packed from other images: {} in {} are not in it (new, or left out as bad), and {} "
+      "of it are gone; to pack anew, remove it",
+      file.path().string(), fresh, folder.string(), packed.size());
+}
+
+}  // namespace
+
+std::string pack_first(const job::Data& options, int threads, const std::atomic<int>* stop,
+                       const std::function<void(const PackStanding&)>& progress) {
+  const fs::path folder = options.path;
+  const fs::path file = packed_path(folder);
+  if (fs::exists(file)) return what_changed(PackedFile(file), folder);
+  if (!fs::is_directory(folder)) refuse("data.path: {} is not a folder", options.path);
+  PackOptions packing;
+  packing.source = folder;
+  packing.to = file;
+  packing.kind = "folder";
+  packing.threads = threads;
+  packing.skip_bad = options.bad == "skip";
+  packing.stop = stop;
+  packing.progress = progress;
+  const PackReport report = pack(packing);
+  std::string bad;
+  constexpr size_t kShown = 10;
+  for (size_t i = 0; i < std::min(report.bad.size(), kShown); ++i) {
+    bad += fmt::format("\n  {}: {}", report.bad[i].source, report.bad[i].message);
+  }
+  if (report.bad.size() > kShown) bad += fmt::format("\n  and {} more", report.bad.size() - kShown);
+  switch (report.ending) {
+    case PackEnding::finished:
+      return report.bad.empty()
+                 ? ""
+                 : fmt::format("{} left out:{}",
+                               plural(static_cast<int64_t>(report.bad.size()), "bad image"), bad);
+    case PackEnding::stopped:
+      fail("stopped while packing {}; the same command goes on", folder.string());
+    case PackEnding::bad:
+      refuse("{}: {}; mend or remove them, or set data.bad: skip{}", folder.string(),
+             plural(static_cast<int64_t>(report.bad.size()), "bad image"), bad);
+  }
+  return "";
 }
 
 std::string describe(const PackedFile& file) {

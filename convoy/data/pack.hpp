@@ -10,6 +10,7 @@
 
 #include "convoy/data/packed.hpp"
 #include "convoy/data/packed_writer.hpp"
+#include "convoy/job/job.hpp"
 
 namespace convoy::data {
 
@@ -55,6 +56,15 @@ struct PackReport {
 /// PackEnding::bad, the same call with skip_bad only has to finish. Throws InputError for a source
 /// that cannot be used at all.
 PackReport pack(const PackOptions& options);
+
+/// Where the first training on a folder of images packs it to: FOLDER.pack, beside it.
+std::filesystem::path packed_path(const std::filesystem::path& folder);
+
+/// Packs a folder of images to packed_path() if that has not been done. Returns a line for the user
+/// if the folder has other images than the file, else "". Throws InputError that names bad images
+/// unless `options.bad` is skip.
+std::string pack_first(const job::Data& options, int threads, const std::atomic<int>* stop,
+                       const std::function<void(const PackStanding&)>& progress);
 
 /// What a packed file holds, for people.
 std::string describe(const PackedFile& file);

@@ -1,12 +1,15 @@
 #pragma once
-// From stored pixels to the floats a network sees: augmentation and normalisation in one pass.
+// From stored samples to the floats a network sees: decoding, augmentation, normalisation.
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "convoy/data/dataset.hpp"
+#include "convoy/data/image.hpp"
+#include "convoy/data/resample.hpp"
 
 namespace convoy::data {
 
@@ -34,10 +37,14 @@ class Normaliser {
   std::vector<std::array<float, 256>> tables_;
 };
 
-/// The random choices of one sample. Output pixel (y, x) shows input pixel (y + down, x' + right)
-/// with x' = x, or width − 1 − x when mirrored; outside the input that is a zero pixel (black, as
-/// in the CIFAR recipes of the literature, which pad before they normalise). Then the square of
-/// side `cut` around (cut_y, cut_x), clipped at the border, is set to the mean, which is 0.
+/// The random choices of one sample.
+///
+/// Samples that have the size the network reads: output pixel (y, x) shows input pixel
+/// (y + down, x' + right) with x' = x, or width − 1 − x when mirrored; outside the input that is a
+/// zero pixel (black, as in the CIFAR recipes of the literature, which pad before they normalise).
+/// Others: the part `region` of the image is scaled to the input, mirrored, and its colours
+/// changed. Then the square of side `cut` around (cut_y, cut_x), clipped at the border, is set to
+/// the mean, which is 0.
 struct Choices {
   bool mirror = false;
   int64_t down = 0;   ///< −pad_crop … pad_crop
@@ -45,21 +52,53 @@ struct Choices {
   int64_t cut = 0;    ///< side; the square starts at centre − side/2
   int64_t cut_y = 0;  ///< any pixel of the image
   int64_t cut_x = 0;
+  std::optional<Region> region;  ///< drawn, if augmentation asks for it
+  Jitter jitter;
 };
 
-/// What augmentation decides for one sample of the stream; depends only on the arguments.
-Choices choose(const job::Augment& augment, model::Shape shape, StreamSample which, uint64_t seed);
+/// What augmentation decides for one sample of the stream; depends only on the arguments. Only a
+/// random region needs to know the size of the image.
+Choices choose(const job::Augment& augment, model::Shape shape, StreamSample which, uint64_t seed,
+               const ImageInfo& image = {});
 
-/// Writes an image with these choices applied, normalised, as floats in channel-major order.
+/// True if an image has the size that the network reads.
+bool fits(const ImageInfo& image, model::Shape shape);
+
+/// The largest region in the middle of an image that has the shape of the input, reduced to `part`
+/// of its sides.
+Region center_region(const ImageInfo& image, model::Shape shape, double part);
+
+/// Writes pixels with these choices applied, normalised, as floats in channel-major order.
 void transform(const Normaliser& normaliser, model::Shape shape, std::span<const uint8_t> pixels,
                const Choices& choices, std::span<float> out);
 
-/// Writes one sample, augmented and normalised, as floats in channel-major order. The random
-/// choices depend only on (seed, epoch, sample). With `augment` null only normalises.
-void prepare(const Normaliser& normaliser, const Dataset& set, StreamSample which, uint64_t seed,
-             const job::Augment* augment, std::span<float> out);
+/// Prepares samples one after the other; keeps what decoding needs. One per thread.
+class Preparer {
+ public:
+  /// `augment` null: only normalise. It must outlive the preparer.
+  Preparer(const Source& source, model::Shape shape, const job::Augment* augment);
 
-/// The same for a caller with a single sample: builds the tables for it.
+  /// Writes one sample, augmented and normalised, as floats in channel-major order. The random
+  /// choices depend only on (seed, epoch, sample). Throws ImageError for one that is damaged.
+  void prepare(const Stored& stored, StreamSample which, uint64_t seed, std::span<float> out);
+
+ private:
+  Decoded decode(const Stored& stored, Region region);
+  std::span<const uint8_t> planes_of(const Stored& stored);
+  void scale(const Stored& stored, const Choices& choices, std::span<float> out);
+
+  model::Shape shape_;
+  const job::Augment* augment_;
+  double center_crop_;
+  bool scales_;  // also what has the right size already
+  Normaliser normaliser_;
+  Affine affine_;
+  Decoder decoder_;
+  Resampler resampler_;
+  std::vector<uint8_t> planes_;
+};
+
+/// The same for a caller with a single sample.
 void prepare(const Source& source, const Dataset& set, StreamSample which, uint64_t seed,
              const job::Augment* augment, std::span<float> out);
 

@@ -70,4 +70,8 @@ TrainTest read_cifar100(const std::filesystem::path& folder);
 /// size, and noise of its own. Takes at most about 80 MiB: a longer set repeats its first samples.
 TrainTest make_synthetic(const job::Data& options);
 
+/// A packed file (kind packed), or the one that a folder of images was packed into (kind folder).
+/// Mean and deviation are those of the file.
+Source open_packed(const job::Data& options);
+
 }  // namespace convoy::data

@@ -64,18 +64,20 @@ std::vector<Field> model_and_data() {
       {.key = "data.kind", .place = at<&Job::data, &Data::kind>,
        .help = "The format of the data set.",
        .more = "idx: the four files of MNIST and Fashion-MNIST, plain or gzipped. cifar10, "
-               "cifar100: the official binary files. synthetic: noise of any shape, for "
-               "benchmarks.",
-       .choices = {"idx", "cifar10", "cifar100", "synthetic"}, .example = "idx",
+               "cifar100: the official binary files. folder: JPEG and PNG images in a folder for each "
+               "class; the first run packs them into one file beside it. packed: such a file "
+               "(convoy pack). synthetic: noise of any shape, for benchmarks.",
+       .choices = {"idx", "cifar10", "cifar100", "folder", "packed", "synthetic"}, .example = "idx",
        .required = true, .also = {"format", "type"}},
       {.key = "data.path", .place = at<&Job::data, &Data::path>,
-       .help = "The folder that holds the files.",
+       .help = "The folder that holds the files; of kind packed, the file.",
        .more = "Needed unless the kind is synthetic. A relative path starts at the folder convoy "
                "was started in.",
        .empty = "none", .example = "data/fashion-mnist", .also = {"dir", "folder", "root"}},
       {.key = "data.shape", .place = at<&Job::data, &Data::shape>,
-       .help = "Channels, height and width of a synthetic sample.",
-       .more = "Needed when the kind is synthetic; `[429, 1, 1]` is a vector of 429 values.",
+       .help = "Channels, height and width of what the network reads: synthetic, folder, packed.",
+       .more = "Needed when the kind is synthetic (`[429, 1, 1]` is a vector of 429 values), and for "
+               "images that are not all of one size, which are decoded and scaled to it.",
        .range = between(1, 65536), .count = 3, .empty = "as in the files"},
       {.key = "data.classes", .place = at<&Job::data, &Data::classes>,
        .help = "Classes of a synthetic data set.", .range = from(1)},
@@ -92,8 +94,35 @@ std::vector<Field> model_and_data() {
        .help = "Use only the first so many training samples.", .unit = "samples",
        .range = from(0), .zero = "all"},
       {.key = "data.threads", .place = at<&Job::data, &Data::threads>,
-       .help = "Threads that prepare samples ahead of the lanes.", .range = between(1, 1024),
-       .also = {"workers", "num_workers"}},
+       .help = "Threads of a worker that prepare samples ahead of its lanes.",
+       .more = "auto: as many as one sample's preparation and the lanes' speed, both measured, ask "
+               "for; more if lanes still wait.",
+       .range = between(0, 1024), .zero = "auto", .also = {"workers", "num_workers"}},
+      {.key = "data.center_crop", .place = at<&Job::data, &Data::center_crop>,
+       .help = "How much of an image is shown where no random part is: this part of the largest "
+               "centred region that has the shape of the input.",
+       .more = "For images that are decoded and scaled; 0.875 is what is usual with ImageNet.",
+       .range = above_up_to(0, 1), .also = {"resize_ratio"}},
+      {.key = "data.bad", .place = at<&Job::data, &Data::bad>,
+       .help = "What to do about training samples that are damaged.",
+       .more = "stop: end with the name of the first one. skip: say which, and show another sample of "
+               "the same grain in its place.",
+       .choices = {"stop", "skip"}},
+      {.key = "data.copies", .place = at<&Job::data, &Data::copies>,
+       .help = "How many copies of packed training samples the workers hold in memory together.",
+       .more = "auto: as many as fit into data.memory, at most one for each worker. If not even one "
+               "fits, they are read from disk, which is said.",
+       .range = between(0, 65536), .zero = "auto"},
+      {.key = "data.memory", .place = at<&Job::data, &Data::memory>,
+       .help = "The most memory of a worker that packed training samples may take.",
+       .more = "auto: half of what its host has free, divided among the host's workers.",
+       .zero = "auto"},
+      {.key = "data.shuffle_epochs", .place = at<&Job::data, &Data::shuffle_epochs>,
+       .help = "Let packed samples change hands between workers every so many epochs.",
+       .more = "Each goes to the worker that will use it in the epoch. off: they stay where they are "
+               "and are sent ahead of every step, which hides behind computing. Either way "
+               "training sees the same samples in the same order.",
+       .unit = "epochs", .range = from(0), .zero = "off"},
 
       {.key = "data.augment.flip", .place = at<&Job::data, &Data::augment, &Augment::flip>,
        .help = "Mirror left to right with probability 1/2.", .also = {"mirror", "hflip"}},
@@ -104,6 +133,20 @@ std::vector<Field> model_and_data() {
       {.key = "data.augment.cutout", .place = at<&Job::data, &Data::augment, &Augment::cutout>,
        .help = "Side of a randomly placed square that is set to the mean.", .unit = "pixels",
        .range = between(0, 65536), .zero = "off"},
+      {.key = "data.augment.crop_area",
+       .place = at<&Job::data, &Data::augment, &Augment::crop_area>,
+       .help = "Show a random part of the image, scaled to the input: least and largest part of "
+               "its area.",
+       .more = "`[0.08, 1]` is what is usual with ImageNet.", .range = above_up_to(0, 1), .count = 2,
+       .empty = "off", .also = {"random_resized_crop", "scale"}},
+      {.key = "data.augment.crop_aspect",
+       .place = at<&Job::data, &Data::augment, &Augment::crop_aspect>,
+       .help = "Least and largest width divided by height of the random part.",
+       .range = above(0), .count = 2, .empty = "that of the input", .also = {"ratio"}},
+      {.key = "data.augment.jitter", .place = at<&Job::data, &Data::augment, &Augment::jitter>,
+       .help = "Brightness, contrast and saturation are multiplied by random factors from 1 - x "
+               "to 1 + x.",
+       .range = between(0, 1), .count = 3, .empty = "off", .also = {"color_jitter"}},
   };
 }
 

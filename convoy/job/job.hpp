@@ -18,20 +18,32 @@ struct Augment {
   bool flip = false;     ///< mirror left–right with probability ½
   int64_t pad_crop = 0;  ///< pad by this many zero pixels, crop back at a random place
   int64_t cutout = 0;    ///< side of one randomly placed square set to the mean; 0: off
+  /// Show a random part of the image: least and largest part of its area; empty: off.
+  std::vector<double> crop_area;
+  std::vector<double> crop_aspect{3.0 / 4, 4.0 / 3};  ///< least and largest width / height of it
+  /// Brightness, contrast, saturation: each times 1 − x … 1 + x; empty: off.
+  std::vector<double> jitter;
   bool operator==(const Augment&) const = default;
 };
 
 struct Data {
-  std::string kind;  ///< idx | cifar10 | cifar100 | synthetic
+  std::string kind;  ///< idx | cifar10 | cifar100 | folder | packed | synthetic
   std::string path;
-  std::vector<int64_t> shape;  ///< synthetic: [channels, height, width]; else empty
-  int64_t classes = 10;        ///< synthetic
-  int64_t size = 1024;         ///< synthetic: samples in the training set
-  std::vector<double> mean;    ///< per channel, of values in [0, 1]; empty: measured on the data
+  /// [channels, height, width] of what the network reads: synthetic, folder, packed; empty: as
+  /// stored
+  std::vector<int64_t> shape;
+  int64_t classes = 10;      ///< synthetic
+  int64_t size = 1024;       ///< synthetic: samples in the training set
+  std::vector<double> mean;  ///< per channel, of values in [0, 1]; empty: measured on the data
   std::vector<double> std;
   Augment augment;
-  int64_t limit = 0;    ///< use only the first so many training samples; 0: all
-  int64_t threads = 1;  ///< loader threads
+  double center_crop = 0.875;  ///< part of an image's sides that is shown where none is drawn
+  int64_t limit = 0;           ///< use only the first so many training samples; 0: all
+  int64_t threads = 0;         ///< loader threads; 0: auto
+  std::string bad = "stop";    ///< stop | skip: samples that cannot be decoded
+  int64_t copies = 0;          ///< of a packed file, in the memory of all workers; 0: auto
+  Bytes memory{0};             ///< most memory of a worker for packed samples; 0: auto
+  int64_t shuffle_epochs = 0;  ///< packed samples change hands every so many epochs; 0: never
   bool operator==(const Data&) const = default;
 };
 

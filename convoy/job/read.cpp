@@ -111,6 +111,7 @@ class Reader {
   YAML::Node load(const std::string& text, const Origin& origin);
 
   void check_data();
+  void check_augment();
   void check_training();
   void check_grain();
 
@@ -285,11 +286,13 @@ void Reader::check_data() {
   const Data& data = job_.data;
   const bool synthetic = data.kind == "synthetic";
   if (are_fine({"data.kind", "data.path"}) && !synthetic && data.path.empty()) {
-    complain("data.path", fmt::format("missing; {} data is read from a folder", data.kind));
+    complain("data.path", fmt::format("missing; {} data is read from a {}", data.kind,
+                                      data.kind == "packed" ? "file" : "folder"));
   }
   if (are_fine({"data.kind", "data.shape"}) && synthetic && data.shape.empty()) {
     complain("data.shape", "missing; synthetic data needs [channels, height, width]");
   }
+  check_augment();
   if (!are_fine({"data.mean", "data.std", "data.shape"})) return;
   if (!data.mean.empty() && !data.std.empty() && data.mean.size() != data.std.size()) {
     complain("data.std", fmt::format("{} values, but data.mean has {}; both have one per channel",
@@ -298,6 +301,20 @@ void Reader::check_data() {
              static_cast<int64_t>(data.mean.size()) != data.shape[0]) {
     complain("data.mean", fmt::format("{} values, but data.shape has {} channels", data.mean.size(),
                                       data.shape[0]));
+  }
+}
+
+void Reader::check_augment() {
+  const Augment& augment = job_.data.augment;
+  const auto check_ascending = [&](const char* key, const std::vector<double>& values) {
+    if (!are_fine({key}) || values.size() != 2 || values[0] <= values[1]) return;
+    complain(key, fmt::format("{} is more than {}; the least comes first", values[0], values[1]));
+  };
+  check_ascending("data.augment.crop_area", augment.crop_area);
+  check_ascending("data.augment.crop_aspect", augment.crop_aspect);
+  if (are_fine({"data.augment.pad_crop", "data.augment.crop_area"}) && augment.pad_crop > 0 &&
+      !augment.crop_area.empty()) {
+    complain("data.augment.pad_crop", "does not go with crop_area; both choose the part to show");
   }
 }
 

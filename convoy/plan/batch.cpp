@@ -63,7 +63,7 @@ Noise measure_noise(job::Job job, const model::Graph& graph, const data::Source&
   loading.batch = job.train.batch;
   loading.grain = planned.plan.grain;
   loading.seed = job.train.seed;
-  loading.threads = static_cast<int>(job.data.threads);
+  loading.threads = static_cast<int>(std::max<int64_t>(1, job.data.threads));
   loading.augment = &job.data.augment;
   data::TrainLoader loader(source, loading);
   LoaderSource grains(&loader);

@@ -487,6 +487,10 @@ std::string describe(const Plan& plan) {
       to_string(plan.peak()), to_string(plan.before), to_string(plan.memory.weights),
       to_string(plan.memory.optimizer), to_string(plan.memory.gradients),
       to_string(plan.memory.activations), to_string(plan.memory.inputs + plan.loader));
+  if (plan.samples.value > 0) {
+    text.pop_back();
+    text += fmt::format(", samples {}\n", to_string(plan.samples));
+  }
   return text;
 }
 
@@ -510,6 +514,7 @@ std::string to_yaml(const Plan& plan) {
   out << YAML::Key << "gradients" << YAML::Value << plan.memory.gradients.value;
   out << YAML::Key << "activations" << YAML::Value << plan.memory.activations.value;
   out << YAML::Key << "inputs" << YAML::Value << (plan.memory.inputs + plan.loader).value;
+  out << YAML::Key << "samples" << YAML::Value << plan.samples.value;
   out << YAML::Key << "peak" << YAML::Value << plan.peak().value;
   out << YAML::Key << "limit" << YAML::Value << plan.limit.value << YAML::EndMap;
   out << YAML::Key << "reasons" << YAML::Value << plan.reasons;

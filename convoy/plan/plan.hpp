@@ -39,11 +39,12 @@ struct Plan {
   Seconds step;                  ///< predicted from measured rounds and updates; 0: not measured
   sync::Stepper::Memory memory;  ///< what training will allocate
   Bytes loader;                  ///< the ring of prepared grains
+  Bytes samples;                 ///< packed samples held in memory, and on their way
   Bytes before;                  ///< resident before any of it (program, libraries, data set)
   Bytes limit;                   ///< what the job or the machine allows on top of `before`
   std::vector<std::string> reasons;  ///< one line for each decision
 
-  Bytes allocated() const { return memory.total() + loader; }
+  Bytes allocated() const { return memory.total() + loader + samples; }
   Bytes peak() const { return before + allocated(); }
 
   /// Options for the Stepper that runs this plan.

@@ -219,7 +219,13 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
   state.waited = {};
   Exchange::Passed passed;
   for (int64_t g = range.first; g < range.last; ++g) {
+    const Seconds asked = now();
     const GrainSource::Samples samples = source.get(step, g);
+    // What comes at once is no wait, and would only make the trace longer.
+    constexpr Seconds kAtOnce{20e-6};
+    if (options_.trace != nullptr && now() - asked > kAtOnce) {
+      options_.trace->add(lane, Trace::Kind::wait, "data", asked, now());
+    }
     const RangeSum::Target target = state.sum->next();
     engine::GrainRun run;
     run.input = samples.inputs;

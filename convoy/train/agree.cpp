@@ -88,7 +88,8 @@ void together(const sync::Team& team, const std::string& what, const std::functi
 Fingerprint fingerprint_of(const job::Job& job) {
   Fingerprint all;
   flatten(YAML::Load(job::to_yaml(job)), "", all);
-  for (const char* own : {"data.path", "data.threads", "engine.lanes", "engine.memory"}) {
+  for (const char* own :
+       {"data.path", "data.threads", "data.memory", "engine.lanes", "engine.memory"}) {
     all.erase(own);
   }
   return all;

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <filesystem>
+#include <future>
 #include <numeric>
 #include <optional>
 
@@ -13,6 +16,7 @@
 #include "convoy/optim/schedule.hpp"
 #include "convoy/plan/batch.hpp"
 #include "convoy/train/agree.hpp"
+#include "convoy/train/feeding.hpp"
 #include "convoy/train/trainer.hpp"
 
 namespace convoy::train {
@@ -116,7 +120,48 @@ plan::Planned plan_together(const sync::Team& team, job::Job& job, plan::PlanOpt
   return planned;
 }
 
-Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::Team& team) {
+namespace {
+
+/// Worker 0 packs a folder of images if that has not been done; the others wait for as long as it
+/// takes, but hear from it all the time.
+void pack_together(const job::Data& data, const Preparing& options, const sync::Team& team) {
+  const auto pack = [&] {
+    const std::string note =
+        data::pack_first(data, usable_cores().size(), nullptr, options.packing);
+    if (!note.empty() && options.planning.note) options.planning.note(note);
+  };
+  if (team.size() == 1) return pack();
+  std::future<void> packing;
+  if (team.rank() == 0) packing = std::async(std::launch::async, pack);
+  for (std::byte busy{1}; busy != std::byte{0};) {
+    if (team.rank() == 0) {
+      constexpr std::chrono::seconds kBeat(1);
+      busy = std::byte{packing.wait_for(kBeat) != std::future_status::ready};
+    }
+    team.from_first(*team.world(), std::span(&busy, 1), "packing the images");
+  }
+  together(team, "packing the images", [&] {
+    if (packing.valid()) packing.get();
+  });
+}
+
+/// The least that any worker has for packed samples.
+Bytes samples_budget(const job::Data& data, const plan::Plan& plan, const sync::Team& team) {
+  int64_t own = data.memory.value;
+  if (own == 0) own = std::max<int64_t>(0, (plan.limit - plan.allocated()).value / 2);
+  const std::vector<std::vector<std::byte>> all =
+      team.gather(std::as_bytes(std::span(&own, 1)), "planning memory for samples");
+  for (const std::vector<std::byte>& other : all) {
+    int64_t theirs = 0;
+    std::memcpy(&theirs, other.data(), sizeof theirs);
+    own = std::min(own, theirs);
+  }
+  return {own};
+}
+
+}  // namespace
+
+Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& team) {
   if (!job.data.path.empty()) {
     job.data.path = std::filesystem::absolute(job.data.path).lexically_normal().string();
   }
@@ -124,6 +169,7 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
   std::optional<model::Graph> graph;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::vector<std::string> batch_table;
+  if (job.data.kind == "folder") pack_together(job.data, given, team);
   together(team, "opening the data", [&] {
     check_order(job.sync);
     source = data::open(job.data);
@@ -131,8 +177,8 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
     optimizer = optim::make_optimizer(job.train);
   });
   compare(team, identity_of(job, *graph, source));
-  plan::Planned planned =
-      plan_together(team, job, given, [&](const CoreMap& cores, const plan::PlanOptions& options) {
+  plan::Planned planned = plan_together(
+      team, job, given.planning, [&](const CoreMap& cores, const plan::PlanOptions& options) {
         if (job.train.batch == 0) {
           const plan::BatchChoice choice =
               plan::choose_batch(job, *graph, source, *optimizer, cores, options);
@@ -146,8 +192,16 @@ Prepared prepare_job(job::Job job, const plan::PlanOptions& given, const sync::T
         check_shares(job, own.plan, team);
         return own;
       });
-  return {std::move(job),       std::move(source),  std::move(*graph),
-          std::move(optimizer), std::move(planned), std::move(batch_table)};
+  plan::StorePlan store;
+  if (source.packed.file != nullptr) {
+    plan::Plan& plan = planned.plan;
+    store = plan::plan_store(source, job.data, store_options(job, plan, source, team),
+                             samples_budget(job.data, plan, team));
+    plan.samples = store.memory;
+    plan.reasons.push_back(store.reason);
+  }
+  return {std::move(job),     std::move(source),      std::move(*graph), std::move(optimizer),
+          std::move(planned), std::move(batch_table), std::move(store)};
 }
 
 void keep_plan(job::Job& job, const std::filesystem::path& plan) {

@@ -13,9 +13,9 @@
 #include "convoy/job/read.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
-#include "convoy/plan/loader_source.hpp"
 #include "convoy/train/agree.hpp"
 #include "convoy/train/events.hpp"
+#include "convoy/train/feeding.hpp"
 #include "convoy/train/progress.hpp"
 
 namespace convoy::train {
@@ -252,26 +252,18 @@ class Training {
   Seconds elapsed() const { return elapsed_before_ + (now() - started_); }
 
   void loop() {
-    data::LoaderOptions loading;
-    loading.batch = plan_.batch;
-    loading.grain = plan_.grain;
-    loading.first_grain = stepper_.range().first;
-    loading.last_grain = stepper_.range().last;
-    loading.seed = p_.job.train.seed;
-    loading.first_step = at_.step;
-    loading.threads = static_cast<int>(p_.job.data.threads);
-    loading.augment = &p_.job.data.augment;
-    std::optional<data::TrainLoader> loader;
-    if (stepper_.range().size() > 0) loader.emplace(p_.source, loading);
-    plan::LoaderSource source(loader ? &*loader : nullptr);
+    Feeding feeding(p_, stepper_.range(), at_.step, team_,
+                    [&](const std::string& line) { progress_.message(line); });
     const int64_t first_step = at_.step;
     if (team_.size() == 1) vote_ = own_vote();
     while (!limit_reached()) {
       const double rate = optim::learning_rate(p_.job.train.lr, context_, at_.step);
       trace_steps();
       const Seconds before = now();
-      const sync::StepResult result = stepper_.step(at_.step, rate, source, own_vote());
-      training_time_ += now() - before;
+      const sync::StepResult result = stepper_.step(at_.step, rate, feeding.source(), own_vote());
+      const Seconds took = now() - before;
+      training_time_ += took;
+      summary_.waited = feeding.waited();
       summary_.waited_for_weights += result.waiting;
       vote_ = team_.size() == 1 ? own_vote() : result.vote;
       if (!result.finite) {
@@ -283,12 +275,47 @@ class Training {
       steps_here_ = at_.step - first_step;
       report(result, rate);
       tell_buckets();
+      tell(feeding.after_step(took));
       at_boundaries(position);
+      tell_bad();
     }
     loop_over_ = true;
     trace_steps();
-    if (loader) summary_.waited = loader->waited();
+    feeding.finish();
+    write_store(feeding.counters());
     summary_.exchanging = stepper_.exchanging();
+  }
+
+  void tell(const std::string& line) {
+    if (!line.empty() && !options_.json) progress_.message(line);
+  }
+
+  /// Damaged samples that were left out since the last time.
+  void tell_bad() {
+    if (p_.source.bad == nullptr) return;
+    for (const std::string& sample : p_.source.bad->take()) {
+      write_event("bad_sample", {{"step", at_.step}, {"what", sample}});
+      tell("left out: " + sample);
+    }
+  }
+
+  void write_store(const data::StoreCounters& c) {
+    if (p_.store.copies == 0) return;
+    write_event("store", {{"step", at_.step},
+                          {"copies", p_.store.copies},
+                          {"fetched_records", c.fetched_records},
+                          {"fetched_bytes", c.fetched.value},
+                          {"shuffles", c.shuffles},
+                          {"moved_records", c.moved_records},
+                          {"moved_bytes", c.moved.value},
+                          {"shuffling_seconds", c.shuffling.value}});
+  }
+
+  /// Of the lanes' time in the steps so far.
+  double waited_part() const {
+    return training_time_.value <= 0
+               ? 0
+               : summary_.waited.value / (training_time_.value * static_cast<double>(plan_.lanes));
   }
 
   /// `what` is no longer a finite number.
@@ -346,7 +373,9 @@ class Training {
                          {"mean_loss", mean_loss_},
                          {"accuracy", result.accuracy},
                          {"learning_rate", rate},
-                         {"images_per_second", s.images_per_second}});
+                         {"images_per_second", s.images_per_second},
+                         {"waited_for_data_seconds", (summary_.waited - told_waited_).value}});
+    told_waited_ = summary_.waited;
   }
 
   /// Once, when their size is found.
@@ -466,12 +495,17 @@ class Training {
     summary_.best_accuracy = std::max(0.0, at_.best_metric);
     summary_.best_step = at_.best_step;
     summary_.peak = peak_resident_memory();
+    tell_bad();
+    if (p_.source.bad != nullptr) summary_.bad = p_.source.bad->count();
+    summary_.waited_part = waited_part();
     nlohmann::json stop{{"step", at_.step},
                         {"ending", to_string(summary_.ending)},
                         {"images_per_second", summary_.images_per_second},
                         {"best_accuracy", summary_.best_accuracy},
                         {"elapsed_seconds", summary_.elapsed.value},
                         {"waited_for_data_seconds", summary_.waited.value},
+                        {"waited_for_data_part", summary_.waited_part},
+                        {"bad_samples", summary_.bad},
                         {"peak_bytes", summary_.peak.value}};
     write_event("stop", stop);
     stop["event"] = "stop";
@@ -502,6 +536,7 @@ class Training {
   Seconds elapsed_before_;
   Seconds training_time_;
   Seconds last_event_;
+  Seconds told_waited_;  // for data, at the last event
   Standing standing_;
   double mean_loss_ = 0;
   int64_t steps_here_ = 0;

@@ -11,9 +11,11 @@
 
 #include "convoy/base/units.hpp"
 #include "convoy/data/dataset.hpp"
+#include "convoy/data/pack.hpp"
 #include "convoy/job/job.hpp"
 #include "convoy/model/graph.hpp"
 #include "convoy/plan/plan.hpp"
+#include "convoy/plan/store_plan.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/train/checkpoint.hpp"
 #include "convoy/train/run_folder.hpp"
@@ -28,13 +30,22 @@ struct Prepared {
   std::unique_ptr<optim::Optimizer> optimizer;
   plan::Planned planned;
   std::vector<std::string>
-      batch_table;  ///< what the batch was chosen from, if the job left it open
+      batch_table;        ///< what the batch was chosen from, if the job left it open
+  plan::StorePlan store;  ///< of packed samples
 };
 
-/// Opens data and model of a job and plans it. Refuses data whose shape or number of classes does
-/// not fit the model. Collective: all workers must have the same job and data, or all refuse; the
-/// first one's plan is everybody's, but for the lanes, which are by each worker's cores.
-Prepared prepare_job(job::Job job, const plan::PlanOptions& options = {},
+/// What preparing a job tells about itself.
+struct Preparing {
+  plan::PlanOptions planning;
+  /// While a folder of images is packed, by worker 0.
+  std::function<void(const data::PackStanding&)> packing;
+};
+
+/// Opens data and model of a job and plans it; packs a folder of images first. Refuses data whose
+/// shape or number of classes does not fit the model. Collective: all workers must have the same
+/// job and data, or all refuse; the first one's plan is everybody's, but for the lanes, which are
+/// by each worker's cores.
+Prepared prepare_job(job::Job job, const Preparing& options = {},
                      const sync::Team& team = sync::Team::alone());
 
 /// Worker 0 plans, the others take over its plan for what their job leaves open, and plan the rest
@@ -80,7 +91,9 @@ struct Summary {
   double best_accuracy = 0;
   int64_t best_step = 0;
   Bytes peak;                  ///< resident memory, measured
-  Seconds waited;              ///< time lanes spent waiting for data
+  Seconds waited;              ///< time lanes spent waiting for data, added up
+  double waited_part = 0;      ///< of the lanes' time in training steps
+  int64_t bad = 0;             ///< damaged samples that this worker left out
   Seconds exchanging;          ///< time during which something was exchanged with other hosts
   Seconds waited_for_weights;  ///< of it, what the lanes spent waiting
 };

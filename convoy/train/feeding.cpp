@@ -1,0 +1,121 @@
+#include "convoy/train/feeding.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "convoy/base/text.hpp"
+
+namespace convoy::train {
+namespace {
+
+/// Threads of a worker that may prepare samples: as many as its lanes have.
+int most_threads(const plan::Plan& plan) {
+  return std::max(1, plan.lanes * plan.threads_per_lane);
+}
+
+std::unique_ptr<data::Store> make_store(const Prepared& p, int64_t first_step,
+                                        const sync::Team& team,
+                                        const std::function<void(const std::string&)>& say) {
+  if (p.store.copies == 0) return nullptr;
+  data::StoreOptions options = store_options(p.job, p.planned.plan, p.source, team);
+  options.copies = p.store.copies;
+  options.first_step = first_step;
+  options.threads = most_threads(p.planned.plan);
+  options.skip_bad = p.source.bad != nullptr;
+  Seconds said = now();
+  options.progress = [&](Bytes loaded, Bytes all) {
+    constexpr Seconds kEvery{5};
+    if (now() - said < kEvery) return;
+    said = now();
+    say(fmt::format("reading samples: {} of {}", to_string(loaded), to_string(all)));
+  };
+  return std::make_unique<data::Store>(p.source.packed.file, p.source.packed.first, team.world(),
+                                       options);
+}
+
+}  // namespace
+
+data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
+                                 const data::Source& source, const sync::Team& team) {
+  data::StoreOptions options;
+  options.samples = source.train->size();
+  options.batch = plan.batch;
+  options.grain = plan.grain;
+  for (const sync::GrainRange& r : team.ranges(plan.batch / plan.grain, job.sync.shares)) {
+    options.ranges.push_back({r.first, r.last});
+  }
+  options.seed = job.train.seed;
+  options.shuffle_epochs = job.data.shuffle_epochs;
+  options.deadline = team.deadline();
+  options.load_deadline = {60 * team.patience().value};
+  return options;
+}
+
+Feeding::Feeding(const Prepared& prepared, const sync::GrainRange& grains, int64_t first_step,
+                 const sync::Team& team, const std::function<void(const std::string&)>& say)
+    : p_(prepared), store_(make_store(prepared, first_step, team, say)), source_(nullptr) {
+  if (store_) {
+    for (const data::BadRecord& bad : store_->bad_records()) {
+      p_.source.bad->add(p_.source.train->name(bad.sample), bad.message);
+    }
+  }
+  if (grains.size() == 0) return;
+  data::LoaderOptions loading;
+  loading.batch = p_.planned.plan.batch;
+  loading.grain = p_.planned.plan.grain;
+  loading.first_grain = grains.first;
+  loading.last_grain = grains.last;
+  loading.seed = p_.job.train.seed;
+  loading.first_step = first_step;
+  loading.augment = &p_.job.data.augment;
+  loading.feed = store_.get();
+  loading.threads = first_threads(loading);
+  loader_.emplace(p_.source, loading);
+  source_ = plan::LoaderSource(&*loader_);
+}
+
+Feeding::~Feeding() = default;
+
+int Feeding::first_threads(const data::LoaderOptions& loading) const {
+  if (p_.job.data.threads > 0) return static_cast<int>(p_.job.data.threads);
+  const plan::Plan& plan = p_.planned.plan;
+  if (plan.step.value <= 0) return 1;
+  const auto share = static_cast<double>((loading.last_grain - loading.first_grain) * plan.grain);
+  constexpr double kReserve = 1.2;
+  const double busy =
+      kReserve * share * data::measure_preparation(p_.source, loading).value / plan.step.value;
+  return std::clamp(static_cast<int>(std::ceil(busy)), 1, most_threads(plan));
+}
+
+std::string Feeding::after_step(Seconds took) {
+  constexpr int64_t kSteps = 8;
+  constexpr double kTooLong = 0.005;  // of the lanes' time
+  if (!loader_ || p_.job.data.threads > 0 || loader_->threads() >= most_threads(p_.planned.plan)) {
+    return "";
+  }
+  time_ += took;
+  if (++steps_ % kSteps != 0) return "";
+  const Seconds waited = loader_->waited();
+  const double part =
+      (waited - waited_).value / std::max(1e-9, time_.value * p_.planned.plan.lanes);
+  waited_ = waited;
+  time_ = {};
+  // The first steps wait for an empty ring to be filled.
+  if (steps_ == kSteps || part < kTooLong) return "";
+  loader_->add_thread();
+  return fmt::format("{} prepare samples from here on: lanes waited {:.1f} % of the time",
+                     plural(loader_->threads(), "thread"), 100 * part);
+}
+
+void Feeding::finish() {
+  loader_.reset();
+  if (store_) store_->finish();
+}
+
+data::StoreCounters Feeding::counters() const {
+  return store_ ? store_->counters() : data::StoreCounters{};
+}
+
+}  // namespace convoy::train

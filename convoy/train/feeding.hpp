@@ -1,0 +1,51 @@
+#pragma once
+// The data side of a sitting: the store of packed samples, the loader that prepares them, and how
+// many threads it needs for the lanes not to wait.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "convoy/data/loader.hpp"
+#include "convoy/data/store.hpp"
+#include "convoy/plan/loader_source.hpp"
+#include "convoy/sync/team.hpp"
+#include "convoy/train/trainer.hpp"
+
+namespace convoy::train {
+
+/// The options of a store for this job; collective is only the store itself.
+data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
+                                 const data::Source& source, const sync::Team& team);
+
+class Feeding {
+ public:
+  /// Reads this worker's part of packed samples; collective. `say` gets a line about what takes
+  /// long.
+  Feeding(const Prepared& prepared, const sync::GrainRange& grains, int64_t first_step,
+          const sync::Team& team, const std::function<void(const std::string&)>& say);
+  ~Feeding();
+
+  sync::GrainSource& source() { return source_; }
+  /// By all lanes since the beginning.
+  Seconds waited() const { return loader_ ? loader_->waited() : Seconds{}; }
+  /// To be called after every step, which took so long: one more thread if lanes wait. Returns a
+  /// line about it, or "".
+  std::string after_step(Seconds took);
+  /// The orderly end; collective.
+  void finish();
+  data::StoreCounters counters() const;
+
+ private:
+  int first_threads(const data::LoaderOptions& loading) const;
+
+  const Prepared& p_;
+  std::unique_ptr<data::Store> store_;
+  std::optional<data::TrainLoader> loader_;  // none without grains
+  plan::LoaderSource source_;
+  int64_t steps_ = 0;  // since the threads were looked at
+  Seconds time_;
+  Seconds waited_;  // when they were
+};
+
+}  // namespace convoy::train
