@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "convoy/base/units.hpp"
@@ -22,6 +21,8 @@
 #include "convoy/data/feed.hpp"
 #include "convoy/data/holders.hpp"
 #include "convoy/data/packed.hpp"
+#include "convoy/data/record_exchange.hpp"
+#include "convoy/data/records.hpp"
 
 namespace convoy::data {
 
@@ -45,23 +46,6 @@ struct StoreOptions {
   Seconds load_deadline{3600};  ///< longest wait for others that still read the file
   /// While the file is read: how much of this worker's part is here. One call at a time.
   std::function<void(Bytes loaded, Bytes all)> progress;
-};
-
-/// A record that was read with a wrong checksum.
-struct BadRecord {
-  int64_t sample = 0;
-  std::string message;  ///< names file, record and source
-  bool operator==(const BadRecord&) const = default;
-};
-
-/// What has come to this worker since the beginning.
-struct StoreCounters {
-  int64_t fetched_records = 0;  ///< for a step
-  Bytes fetched;
-  int64_t shuffles = 0;
-  int64_t moved_records = 0;  ///< in shuffles
-  Bytes moved;
-  Seconds shuffling;
 };
 
 /// take() and release() are for the threads of a loader; everything else is for one thread.
