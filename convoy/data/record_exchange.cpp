@@ -1,0 +1,467 @@
+#include "convoy/data/record_exchange.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "convoy/base/error.hpp"
+#include "convoy/base/text.hpp"
+#include "convoy/comm/alltoall.hpp"
+
+namespace convoy::data {
+namespace {
+
+// Messages of one kind between two members are begun in the order of steps on both sides, so one
+// tag serves all steps. Tags from comm::kTags on belong to the shuffle.
+constexpr int kFetchTag = 0;
+constexpr int kPaceTag = 1;
+constexpr int kEndTag = 2;
+constexpr int kMeetTag = 3;
+constexpr int kShuffle = 1;
+
+/// MPI counts in 31 bits; a longer message goes in several.
+constexpr size_t kLongestMessage = size_t{1} << 30;
+
+/// Records are fetched steps ahead, so it matters little when the thread looks at them.
+constexpr Seconds kPause{500e-6};
+
+/// Nobody waits for the thread itself: a step ahead may take as long as an evaluation in between.
+constexpr Seconds kNoDeadline{std::numeric_limits<double>::infinity()};
+
+int leader_of(const Shares& shares, DataGroup group) {
+  for (int worker = group.first; worker < group.last; ++worker) {
+    if (!shares.ranges[static_cast<size_t>(worker)].empty()) return worker - group.first;
+  }
+  return -1;
+}
+
+/// start(piece) for each message that `bytes` are cut into.
+template <class Byte, class Start>
+comm::Requests in_messages(std::span<Byte> bytes, const Start& start) {
+  comm::Requests requests;
+  while (!bytes.empty()) {
+    const auto piece = bytes.first(std::min(bytes.size(), kLongestMessage));
+    requests.add(start(piece));
+    bytes = bytes.subspan(piece.size());
+  }
+  return requests;
+}
+
+comm::Task end_of(comm::Requests requests) {
+  co_await std::move(requests);
+}
+
+}  // namespace
+
+/// The records that change hands in a shuffle.
+struct RecordExchange::Moving {
+  Moving(HeldRecords& held, const Holders& before, const Holders& after, int member, int members) {
+    std::vector<std::vector<int64_t>> to(static_cast<size_t>(members));
+    std::vector<std::vector<int64_t>> from(static_cast<size_t>(members));
+    for (size_t s = 0; s < before.size(); ++s) {
+      if (before[s] == after[s]) continue;
+      const auto sample = static_cast<int64_t>(s);
+      if (before[s] == member) to[static_cast<size_t>(after[s])].push_back(sample);
+      if (after[s] == member) from[static_cast<size_t>(before[s])].push_back(sample);
+    }
+    for (size_t m = 0; m < to.size(); ++m) {
+      outgoing.emplace_back(held, std::move(to[m]));
+      incoming.emplace_back(held, std::move(from[m]));
+      bytes_to.push_back(outgoing.back().bytes());
+      bytes_from.push_back(incoming.back().bytes());
+    }
+  }
+
+  std::vector<OutgoingRecords> outgoing;
+  std::vector<IncomingRecords> incoming;
+  std::vector<int64_t> bytes_to;
+  std::vector<int64_t> bytes_from;
+};
+
+RecordExchange::RecordExchange(HeldRecords& held, std::unique_ptr<comm::Communicator> members,
+                               Shares shares, DataGroup group, Holders holders,
+                               const ExchangeOptions& options)
+    : held_(held),
+      members_(std::move(members)),
+      shares_(std::move(shares)),
+      group_(group),
+      options_(options),
+      own_(shares_.ranges[static_cast<size_t>(group.first + members_->rank())]),
+      leader_(leader_of(shares_, group)),
+      holders_(std::move(holders)),
+      next_(options.first_step),
+      era_(era_of(options.first_step, shares_, options.shuffle_epochs)),
+      owed_(static_cast<size_t>(group.size())),
+      heard_of_end_(static_cast<size_t>(group.size())),
+      thread_(kNoDeadline, kPause) {
+  check(options.ahead >= 1, "at least the step in use is here");
+  const std::lock_guard lock(mutex_);
+  begin_steps();
+}
+
+RecordExchange::~RecordExchange() = default;
+
+// ---- which steps are begun
+
+bool RecordExchange::may_begin(int64_t step) const {
+  if (leader_ < 0 || shuffling_) return false;
+  if (ending_) return step < end_;
+  const int64_t oldest = steps_.empty() ? next_ : steps_.begin()->first;
+  return step < oldest + options_.ahead;
+}
+
+void RecordExchange::begin_steps() {
+  for (; may_begin(next_); ++next_) {
+    const int64_t step = next_;
+    const int64_t era = era_of(step, shares_, options_.shuffle_epochs);
+    if (era != era_) {
+      era_ = era;
+      shuffling_ = true;
+      thread_.post(fmt::format("the shuffle before step {}", step),
+                   [this, step] { return shuffle(step); });
+      return;
+    }
+    Step& begun = steps_[step];
+    begun.unreleased = own_.empty() ? 0 : own_.last - own_.first;
+    begun.released.resize(static_cast<size_t>(begun.unreleased));
+    thread_.post(fmt::format("the records of step {}", step),
+                 [this, step] { return exchange(step); });
+  }
+}
+
+void RecordExchange::close_if_over(int64_t step) {
+  const Step& s = steps_.at(step);
+  if (!s.exchanged || s.unreleased > 0) return;
+  steps_.erase(step);
+  begin_steps();
+}
+
+// ---- the loader's side
+
+template <class Condition, class What>
+void RecordExchange::wait_for(std::unique_lock<std::mutex>& lock, const Condition& holds,
+                              const What& what) {
+  // The thread may fail without a word to us, hence the looks in between.
+  constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
+  const Seconds begin = now();
+  while (!holds()) {
+    thread_.rethrow();
+    if (now() - begin > options_.deadline) throw comm::TimeoutError(what());
+    changed_.wait_for(lock, kBetweenLooks);
+  }
+}
+
+std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
+  check(step >= options_.first_step && grain >= own_.first && grain < own_.last,
+        "a loader takes grains of its worker");
+  const auto count = static_cast<ptrdiff_t>(shares_.grain);
+  const auto first = static_cast<ptrdiff_t>(grain - own_.first) * count;
+  std::unique_lock lock(mutex_);
+  const auto is_here = [&] {
+    if (ending_) fail("the store has ended; grain {} of step {} is not to be had", grain, step);
+    const auto found = steps_.find(step);
+    if (found == steps_.end()) {
+      check(step >= next_, "a grain is taken before its release");
+      return false;
+    }
+    const std::vector<RecordBytes>& records = found->second.records;
+    return found->second.looked_up &&
+           std::none_of(records.begin() + first, records.begin() + first + count,
+                        [](const RecordBytes& bytes) { return bytes == nullptr; });
+  };
+  wait_for(lock, is_here, [&] {
+    return fmt::format("grain {} of step {} has not come within {}: {}", grain, step,
+                       to_string(options_.deadline), what_lacks(step, grain));
+  });
+  const Step& s = steps_.at(step);
+  check(!s.released[static_cast<size_t>(grain - own_.first)], "a grain is taken once");
+  return {s.records.begin() + first, s.records.begin() + first + count};
+}
+
+void RecordExchange::release(int64_t step, int64_t grain) {
+  const auto index = static_cast<size_t>(grain - own_.first);
+  const auto count = static_cast<size_t>(shares_.grain);
+  std::vector<RecordBytes> free;  // without the lock
+  const std::lock_guard lock(mutex_);
+  const auto found = steps_.find(step);
+  check(found != steps_.end() && !found->second.released.at(index),
+        "a grain is taken once, released once");
+  Step& s = found->second;
+  for (size_t i = index * count; i < (index + 1) * count; ++i) {
+    free.push_back(std::exchange(s.records[i], nullptr));
+  }
+  s.released[index] = true;
+  --s.unreleased;
+  close_if_over(step);
+}
+
+std::string RecordExchange::names_of(std::vector<int> members) const {
+  std::sort(members.begin(), members.end());
+  members.erase(std::unique(members.begin(), members.end()), members.end());
+  std::vector<std::string> names;
+  for (const int m : members) {
+    names.push_back(
+        fmt::format("rank {} ({})", group_.first + m, members_->hosts()[static_cast<size_t>(m)]));
+  }
+  return join(names);
+}
+
+std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
+  std::vector<int> missing;
+  const auto found = steps_.find(step);
+  if (found != steps_.end()) {
+    const Step& s = found->second;
+    const auto first = static_cast<size_t>((grain - own_.first) * shares_.grain);
+    for (size_t i = first; i < first + static_cast<size_t>(shares_.grain) && s.looked_up; ++i) {
+      if (s.records[i] == nullptr) missing.push_back(s.holders[i]);
+    }
+    return "records are missing from " + names_of(missing);
+  }
+  if (shuffling_) {
+    for (size_t m = 0; m < owed_.size(); ++m) {
+      if (owed_[m] > 0) missing.push_back(static_cast<int>(m));
+    }
+    return fmt::format("the shuffle before step {} still waits for {}", next_, names_of(missing));
+  }
+  const auto& [oldest, s] = *steps_.begin();
+  if (s.unreleased > 0) {
+    return fmt::format("step {} is not begun before all grains of step {} are released", next_,
+                       oldest);
+  }
+  return fmt::format("not all members of the data group have taken the records of step {}", oldest);
+}
+
+StoreCounters RecordExchange::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+// ---- the records of a step
+
+comm::Task RecordExchange::exchange(int64_t step) {
+  const int self = members_->rank();
+  StepNeeds needs = needs_of(step, shares_, group_, self, holders_);
+  std::vector<std::vector<size_t>> places(static_cast<size_t>(group_.size()));
+  {
+    // From here on a shuffle cannot take away what the step needs.
+    const std::lock_guard lock(mutex_);
+    Step& s = steps_.at(step);
+    s.records.resize(needs.mine.size());
+    for (size_t i = 0; i < needs.mine.size(); ++i) {
+      if (needs.holders[i] == self) {
+        s.records[i] = held_.get(needs.mine[i]);
+      } else {
+        places[static_cast<size_t>(needs.holders[i])].push_back(i);
+      }
+    }
+    s.samples = std::move(needs.mine);
+    s.holders = std::move(needs.holders);
+    s.looked_up = true;
+  }
+  changed_.notify_all();
+
+  comm::Tasks all;
+  comm::Requests pace;
+  if (self == leader_) {
+    for (int m = 0; m < group_.size(); ++m) {
+      if (shares_.ranges[static_cast<size_t>(group_.first + m)].empty()) {
+        pace.add(members_->send(m, kPaceTag, {}));
+      }
+    }
+  } else if (own_.empty()) {
+    pace.add(members_->receive(leader_, kPaceTag, {}));
+  }
+  all.add(end_of(std::move(pace)));
+  for (int m = 0; m < group_.size(); ++m) {
+    const auto k = static_cast<size_t>(m);
+    if (!needs.sends[k].empty()) all.add(send_records(m, std::move(needs.sends[k])));
+    if (!places[k].empty()) all.add(receive_records(m, step, std::move(places[k])));
+  }
+  co_await std::move(all);
+
+  {
+    const std::lock_guard lock(mutex_);
+    steps_.at(step).exchanged = true;
+    close_if_over(step);
+  }
+  changed_.notify_all();
+}
+
+comm::Task RecordExchange::send_records(int to, std::vector<int64_t> samples) {
+  size_t size = 0;
+  for (const int64_t sample : samples) size += static_cast<size_t>(held_.length(sample));
+  const std::shared_ptr<std::byte> message = make_bytes(static_cast<int64_t>(size));
+  std::byte* at = message.get();
+  for (const int64_t sample : samples) {
+    const auto length = static_cast<size_t>(held_.length(sample));
+    std::memcpy(at, held_.get(sample).get(), length);
+    at += length;
+  }
+  const std::span<const std::byte> bytes(message.get(), size);
+  comm::Requests requests = in_messages(bytes, [&](std::span<const std::byte> piece) {
+    return members_->deliver(to, kFetchTag, piece);
+  });
+  co_await std::move(requests);
+}
+
+comm::Task RecordExchange::receive_records(int from, int64_t step, std::vector<size_t> places) {
+  std::vector<int64_t> lengths;
+  int64_t size = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const size_t place : places) {
+      lengths.push_back(held_.length(steps_.at(step).samples[place]));
+      size += lengths.back();
+    }
+  }
+  const std::shared_ptr<std::byte> message = make_bytes(size);
+  const std::span<std::byte> bytes(message.get(), static_cast<size_t>(size));
+  comm::Requests requests = in_messages(
+      bytes, [&](std::span<std::byte> piece) { return members_->receive(from, kFetchTag, piece); });
+  co_await std::move(requests);
+  {
+    const std::lock_guard lock(mutex_);
+    Step& s = steps_.at(step);
+    int64_t at = 0;
+    for (size_t i = 0; i < places.size(); ++i) {
+      s.records[places[i]] = RecordBytes(message, message.get() + at);
+      at += lengths[i];
+    }
+    counters_.fetched_records += static_cast<int64_t>(places.size());
+    counters_.fetched += Bytes{size};
+  }
+  changed_.notify_all();
+}
+
+// ---- records change hands
+
+// Steps before it have what they need, each its own share of it; those after it are begun at its
+// end.
+comm::Task RecordExchange::shuffle(int64_t step) {
+  const Seconds begin = now();
+  const int64_t era = era_of(step, shares_, options_.shuffle_epochs);
+  Holders after = of_era(held_.lengths(), shares_, group_, era, options_.shuffle_epochs);
+  Moving moving(held_, holders_, after, members_->rank(), group_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    owed_ = moving.bytes_from;
+  }
+  comm::Streams streams;
+  streams.to = moving.bytes_to;
+  streams.from = moving.bytes_from;
+  streams.give = [&moving](int to, std::span<std::byte> piece) {
+    moving.outgoing[static_cast<size_t>(to)].give(piece);
+  };
+  streams.take = [this, &moving](int from, std::span<const std::byte> piece) {
+    moving.incoming[static_cast<size_t>(from)].take(piece);
+    const std::lock_guard lock(mutex_);
+    owed_[static_cast<size_t>(from)] -= static_cast<int64_t>(piece.size());
+  };
+  comm::Task all = comm::alltoall(*members_, std::move(streams), options_.segment, kShuffle);
+  co_await std::move(all);
+  holders_ = std::move(after);
+  {
+    const std::lock_guard lock(mutex_);
+    ++counters_.shuffles;
+    for (const IncomingRecords& from : moving.incoming) counters_.moved_records += from.records();
+    for (const int64_t bytes : moving.bytes_from) counters_.moved += Bytes{bytes};
+    counters_.shuffling += now() - begin;
+    shuffling_ = false;
+    begin_steps();
+  }
+  changed_.notify_all();
+}
+
+// ---- the end
+
+comm::Task RecordExchange::agree_on_the_end() {
+  const auto n = static_cast<size_t>(group_.size());
+  std::vector<int64_t> ends(n);
+  const auto bytes_of = [&](size_t m) { return std::as_writable_bytes(std::span(&ends[m], 1)); };
+  const auto self = static_cast<size_t>(members_->rank());
+  {
+    const std::lock_guard lock(mutex_);
+    // Whoever has begun a shuffle needs the others for it.
+    ends[self] = next_ + (shuffling_ ? 1 : 0);
+    heard_of_end_[self] = true;
+  }
+  comm::Tasks all;
+  for (size_t m = 0; m < n; ++m) {
+    if (m == self) continue;
+    const int member = static_cast<int>(m);
+    comm::Requests sent;
+    sent.add(members_->send(member, kEndTag, bytes_of(self)));
+    all.add(end_of(std::move(sent)));
+    all.add([](RecordExchange& own, int from, std::span<std::byte> to) -> comm::Task {
+      co_await own.members_->receive(from, kEndTag, to);
+      const std::lock_guard lock(own.mutex_);
+      own.heard_of_end_[static_cast<size_t>(from)] = true;
+    }(*this, member, bytes_of(m)));
+  }
+  co_await std::move(all);
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = *std::max_element(ends.begin(), ends.end());
+    begin_steps();
+  }
+  changed_.notify_all();
+}
+
+bool RecordExchange::is_over() const {
+  return end_ >= 0 && !shuffling_ && (next_ >= end_ || leader_ < 0) &&
+         std::all_of(steps_.begin(), steps_.end(),
+                     [](const auto& step) { return step.second.exchanged; });
+}
+
+void RecordExchange::finish() {
+  std::unique_lock lock(mutex_);
+  if (ending_) return;
+  ending_ = true;
+  thread_.post("the end of the data store", [this] { return agree_on_the_end(); });
+  wait_for(
+      lock, [&] { return is_over(); },
+      [&] {
+        std::vector<int> missing;
+        for (size_t m = 0; m < heard_of_end_.size(); ++m) {
+          if (!heard_of_end_[m]) missing.push_back(static_cast<int>(m));
+        }
+        return fmt::format(
+            "the data store has not ended within {}: {}", to_string(options_.deadline),
+            end_ < 0 ? names_of(missing) + " did not come to its end"
+                     : fmt::format("records before step {} are still on their way", end_));
+      });
+}
+
+void meet(comm::Communicator& members, DataGroup group, Seconds deadline, const std::string& what) {
+  std::vector<int> missing;
+  comm::Tasks all;
+  for (int m = 0; m < members.size(); ++m) {
+    if (m == members.rank()) continue;
+    comm::Requests both;
+    both.add(members.send(m, kMeetTag, {}));
+    both.add(members.receive(m, kMeetTag, {}));
+    missing.push_back(m);
+    all.add([](comm::Requests requests, std::vector<int>& open, int member) -> comm::Task {
+      co_await std::move(requests);
+      std::erase(open, member);
+    }(std::move(both), missing, m));
+  }
+  try {
+    comm::wait([](comm::Tasks tasks) -> comm::Task { co_await std::move(tasks); }(std::move(all)),
+               deadline, what);
+  } catch (const comm::TimeoutError&) {
+    std::vector<std::string> names;
+    for (const int m : missing) {
+      names.push_back(
+          fmt::format("rank {} ({})", group.first + m, members.hosts()[static_cast<size_t>(m)]));
+    }
+    throw comm::TimeoutError(
+        fmt::format("{}: {} did not come within {}", what, join(names), to_string(deadline)));
+  }
+}
+
+}  // namespace convoy::data
