@@ -20,7 +20,8 @@ struct PlanArguments {
 };
 
 int plan_verb(const PlanArguments& a) {
-  train::Preparing options{.planning = plan_options()};
+  train::Preparing options;
+  options.planning = plan_options();
   options.planning.thorough = a.profile;
   options.planning.predict = true;
   const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), options);

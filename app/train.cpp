@@ -211,7 +211,8 @@ class Sitting {
 
   /// Only the first shows its progress on the terminal.
   train::Preparing preparing() const {
-    train::Preparing options{.planning = plan_options()};
+    train::Preparing options;
+    options.planning = plan_options();
     if (team_.rank() > 0) {
       options.planning.progress = nullptr;
     } else {

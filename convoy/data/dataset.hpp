@@ -81,9 +81,9 @@ struct Source {
   std::vector<float> std;
   double center_crop = 0.875;  ///< job::Data::center_crop
   uint64_t fingerprint = 0;    ///< changes when files change; part of the checkpoint
-  PackedTrain packed;          ///< no file: `train` has everything in memory
+  PackedTrain packed = {};     ///< no file: `train` has everything in memory
   /// Where damaged samples are noted that are left out; null: they are errors.
-  std::shared_ptr<BadSamples> bad;
+  std::shared_ptr<BadSamples> bad = nullptr;
 };
 
 /// Opens what the job names. Throws InputError naming file and expectation when a file is missing,

@@ -52,8 +52,8 @@ struct Choices {
   int64_t cut = 0;    ///< side; the square starts at centre − side/2
   int64_t cut_y = 0;  ///< any pixel of the image
   int64_t cut_x = 0;
-  std::optional<Region> region;  ///< drawn, if augmentation asks for it
-  Jitter jitter;
+  std::optional<Region> region = std::nullopt;  ///< drawn, if augmentation asks for it
+  Jitter jitter = {};
 };
 
 /// What augmentation decides for one sample of the stream; depends only on the arguments. Only a

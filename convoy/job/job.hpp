@@ -19,10 +19,10 @@ struct Augment {
   int64_t pad_crop = 0;  ///< pad by this many zero pixels, crop back at a random place
   int64_t cutout = 0;    ///< side of one randomly placed square set to the mean; 0: off
   /// Show a random part of the image: least and largest part of its area; empty: off.
-  std::vector<double> crop_area;
+  std::vector<double> crop_area = {};
   std::vector<double> crop_aspect{3.0 / 4, 4.0 / 3};  ///< least and largest width / height of it
   /// Brightness, contrast, saturation: each times 1 − x … 1 + x; empty: off.
-  std::vector<double> jitter;
+  std::vector<double> jitter = {};
   bool operator==(const Augment&) const = default;
 };
 

@@ -38,7 +38,7 @@ struct Prepared {
 struct Preparing {
   plan::PlanOptions planning;
   /// While a folder of images is packed, by worker 0.
-  std::function<void(const data::PackStanding&)> packing;
+  std::function<void(const data::PackStanding&)> packing = nullptr;
 };
 
 /// Opens data and model of a job and plans it; packs a folder of images first. Refuses data whose

@@ -196,9 +196,10 @@ TEST(ReadJob, RefusesWhatIsNoJobAtAll) {
 }
 
 TEST(ReadJob, SaysWhatIsMissing) {
-  EXPECT_EQ(refusal("train: {batch: 1}\n"),
-            "job.yaml: model: missing; accepted: a name or a map\n"
-            "job.yaml: data.kind: missing; accepted: idx, cifar10, cifar100, synthetic");
+  EXPECT_EQ(
+      refusal("train: {batch: 1}\n"),
+      "job.yaml: model: missing; accepted: a name or a map\n"
+      "job.yaml: data.kind: missing; accepted: idx, cifar10, cifar100, folder, packed, synthetic");
   EXPECT_EQ(refusal("model: a\ndata: {kind: cifar10}\n"),
             "job.yaml: data.path: missing; cifar10 data is read from a folder");
   EXPECT_EQ(refusal("model: a\ndata: {kind: synthetic}\n"),
