@@ -259,10 +259,6 @@ void Exchange::end(bool updated, Seconds took) {
 void Exchange::settle() const {
   await_sent();
   if (!buckets_.empty()) await_weights(0, buckets_.back().end);
-  if (team_.across() == nullptr || !updater_.measures()) return;
-  // Where there was no update, nothing else has waited for them.
-  await([&] { return contexts_.load(std::memory_order_acquire) >= steps_; },
-        [] { return "the last step's norms to be sent"; });
 }
 
 bool Exchange::finite(const Step& at) const {
@@ -284,6 +280,13 @@ comm::Task Exchange::exchange_bucket(Step at, size_t bucket) {
   if (updates(at)) node_.ready[bucket].fetch_add(1, std::memory_order_release);
   if (++ended_ < buckets_.size()) co_return;
   ended_ = 0;
+  if (updater_.measures()) {
+    // Where there is no update, nothing else has waited for them, and the next step measures into
+    // the same arrays.
+    co_await comm::Until(
+        [this, at] { return contexts_.load(std::memory_order_acquire) > at.index; },
+        "waiting for the gradient's norm");
+  }
   node_.finished[0].fetch_add(1, std::memory_order_release);
 }
 
