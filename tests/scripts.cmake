@@ -34,6 +34,11 @@ foreach(ranks 1 2 3 5)
   set_tests_properties(mpi.${ranks}_ranks_keep_the_contract PROPERTIES LABELS mpi TIMEOUT 120
     RUN_SERIAL ON ENVIRONMENT ${no_leaks})
 endforeach()
+add_test(NAME mpi.Waiting_in_the_library_ends COMMAND ${MPIEXEC_EXECUTABLE} -n 2
+  --allow-run-as-root --oversubscribe --bind-to none $<TARGET_FILE:tests_mpi_contract> absent)
+set_tests_properties(mpi.Waiting_in_the_library_ends PROPERTIES LABELS mpi TIMEOUT 30
+  RUN_SERIAL ON ENVIRONMENT ${no_leaks} PASS_REGULAR_EXPRESSION
+  "worker 0 .*: splitting the communicator did not end within 1")
 
 # The same between hosts. Each has a mini-cluster of its own, with its own name and addresses, so
 # that it collides neither with another test nor with a user's.

@@ -2,9 +2,9 @@
 // Messages between the ranks of a job. One contract, two makers: MPI (mpi.hpp) and threads of one
 // process (thread_world.hpp), which tests use.
 //
-// Nothing here blocks: send and receive start something, and what they return says when it is done.
-// Whoever waits does it with a deadline (task.hpp). Messages between two ranks with the same tag
-// arrive in the order in which they were sent. One thread at a time may use a communicator.
+// Sending and receiving never block: they start something, and what they return says when it is
+// done. Whoever waits does it with a deadline (task.hpp). Messages between two ranks with the same
+// tag arrive in the order in which they were sent. One thread at a time may use a communicator.
 
 #include <cstddef>
 #include <cstdint>
@@ -71,11 +71,15 @@ class Communicator {
   /// The message must have exactly this length.
   virtual std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> bytes) = 0;
 
+  // The next two block until all ranks have come to them, for no longer than patience().
   /// Collective over all ranks: those with the same color get a communicator of their own, in the
-  /// order of their ranks here.
+  /// order of their ranks here, and as patient.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
   /// Collective over all ranks, which must be on one node.
   virtual std::unique_ptr<SharedMemory> share(Bytes each) = 0;
+
+  Seconds patience() const { return patience_; }
+  void set_patience(Seconds patience) { patience_ = patience; }
 
   /// Sent since the beginning, for comparing costs with what they were said to be.
   const Traffic& sent() const { return sent_; }
@@ -88,6 +92,7 @@ class Communicator {
 
  private:
   Traffic sent_;
+  Seconds patience_{600};
 };
 
 /// Typed views, for the common case.

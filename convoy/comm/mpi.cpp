@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/comm/watchdog.hpp"
 
 namespace convoy::comm {
 namespace {
@@ -36,6 +37,9 @@ int bytes_count(size_t bytes) {
         "a message is shorter than 2 GiB");
   return static_cast<int>(bytes);
 }
+
+/// How long all workers of a job may take to be there; a cluster's hosts need not be quick.
+constexpr Seconds kStarting{600};
 
 class MpiRequest;
 
@@ -187,7 +191,10 @@ class MpiCollective : public MpiRequest {
 
 class MpiShared : public SharedMemory {
  public:
-  MpiShared(MPI_Comm comm, Bytes each) {
+  /// `name` is that of this worker.
+  MpiShared(MPI_Comm comm, Bytes each, std::string name, Seconds patience)
+      : name_(std::move(name)), patience_(patience) {
+    const Watchdog watchdog(name_ + ": sharing memory with the workers of this host", patience_);
     void* own = nullptr;
     // The library aligns parts to what it needs itself, so there is room to move them.
     const int64_t wanted = each.value > 0 ? each.value + static_cast<int64_t>(kAlignment) : 0;
@@ -209,13 +216,17 @@ class MpiShared : public SharedMemory {
     MPI_Barrier(comm);
   }
   ~MpiShared() override {
-    if (!unwinding()) MPI_Win_free(&window_);
+    if (unwinding()) return;
+    const Watchdog watchdog(name_ + ": giving shared memory back", patience_);
+    MPI_Win_free(&window_);
   }
   std::span<std::byte> part(int rank) const override { return parts_[static_cast<size_t>(rank)]; }
 
  private:
   static constexpr size_t kAlignment = 64;
 
+  std::string name_;
+  Seconds patience_;
   MPI_Win window_ = MPI_WIN_NULL;
   std::vector<std::span<std::byte>> parts_;
 };
@@ -239,7 +250,9 @@ class MpiCommunicator : public Communicator {
   ~MpiCommunicator() override {
     int finalized = 0;
     MPI_Finalized(&finalized);
-    if (owned_ && finalized == 0 && !unwinding()) MPI_Comm_free(&comm_);
+    if (!owned_ || finalized != 0 || unwinding()) return;
+    const Watchdog watchdog(name() + ": giving a communicator back", patience());
+    MPI_Comm_free(&comm_);
   }
 
   int rank() const override { return rank_; }
@@ -272,19 +285,29 @@ class MpiCommunicator : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    MPI_Comm part = MPI_COMM_NULL;
-    must(MPI_Comm_split(comm_, color, rank_, &part), "splitting the communicator");
-    return std::make_unique<MpiCommunicator>(part, true);
+    MPI_Comm handle = MPI_COMM_NULL;
+    const Watchdog watchdog(name() + ": splitting the communicator", patience());
+    must(MPI_Comm_split(comm_, color, rank_, &handle), "splitting the communicator");
+    auto part = std::make_unique<MpiCommunicator>(handle, true);
+    part->set_patience(patience());
+    return part;
   }
 
   std::unique_ptr<SharedMemory> share(Bytes each) override {
-    return std::make_unique<MpiShared>(comm_, each);
+    return std::make_unique<MpiShared>(comm_, each, name(), patience());
   }
 
   MPI_Comm handle() const { return comm_; }
   UnderWay& under_way() { return under_way_; }
 
  private:
+  /// As messages call this worker, whichever part of the world this is.
+  std::string name() const {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return fmt::format("worker {} ({})", rank, hosts_[static_cast<size_t>(rank_)]);
+  }
+
   MPI_Comm comm_;
   bool owned_;
   int rank_ = 0;
@@ -320,6 +343,7 @@ std::vector<int> offsets_of(const Strips& strips) {
 }  // namespace
 
 MpiSession::MpiSession() {
+  const Watchdog watchdog("starting MPI, for which all workers must be there,", kStarting);
   int provided = 0;
   must(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "starting");
   if (provided < MPI_THREAD_SERIALIZED) {
@@ -329,6 +353,7 @@ MpiSession::MpiSession() {
 }
 
 MpiSession::~MpiSession() {
+  const Watchdog watchdog(fmt::format("worker {}: ending MPI", world_->rank()), world_->patience());
   world_.reset();
   MPI_Finalize();
 }

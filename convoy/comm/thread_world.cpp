@@ -12,6 +12,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/comm/task.hpp"
 
 namespace convoy::comm {
 namespace {
@@ -129,7 +130,9 @@ class ThreadCommunicator : public Communicator {
     }
     auto& child = world_->children[{visit, color}];
     if (!child) child = std::make_shared<World>(hosts);
-    return std::make_unique<ThreadCommunicator>(child, rank);
+    auto part = std::make_unique<ThreadCommunicator>(child, rank);
+    part->set_patience(patience());
+    return part;
   }
 
   std::unique_ptr<SharedMemory> share(Bytes each) override {
@@ -178,11 +181,19 @@ class ThreadCommunicator : public Communicator {
       const std::lock_guard lock(world_->mutex);
       world_->brought[visit][rank_] = value;
     }
+    const Seconds begin = now();
     for (;;) {
       {
         const std::lock_guard lock(world_->mutex);
-        if (static_cast<int>(world_->brought[visit].size()) == size()) return visit;
+        const auto& brought = world_->brought[visit];
+        if (static_cast<int>(brought.size()) == size()) return visit;
         if (!world_->failure.empty()) fail("{}", world_->failure);
+        if (now() - begin > patience()) {
+          int missing = 0;
+          while (brought.contains(missing)) ++missing;
+          throw TimeoutError(
+              fmt::format("rank {} did not come within {}", missing, to_string(patience())));
+        }
       }
       std::this_thread::yield();
     }

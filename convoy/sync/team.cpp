@@ -54,8 +54,8 @@ const Team& Team::alone() {
   return team;
 }
 
-Team::Team(comm::Communicator& world, Seconds deadline)
-    : world_(&world), rank_(world.rank()), deadline_(deadline) {
+Team::Team(comm::Communicator& world, Seconds deadline) : world_(&world), rank_(world.rank()) {
+  set_deadline(deadline);
   members_.clear();
   std::vector<std::string> names;
   for (int r = 0; r < world.size(); ++r) {
@@ -84,6 +84,13 @@ Team::Team(comm::Communicator& world, Seconds deadline)
   // Splitting is collective, so those without a counterpart everywhere take part, for nothing.
   auto across = world.split(std::min(local_, channels_));
   if (nodes() > 1 && local_ < channels_) across_ = std::move(across);
+}
+
+void Team::set_deadline(Seconds deadline) {
+  deadline_ = deadline;
+  for (comm::Communicator* c : {world_, node_comm_.get(), across_.get()}) {
+    if (c != nullptr) c->set_patience(patience());
+  }
 }
 
 std::string Team::name(int rank) const {

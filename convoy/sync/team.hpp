@@ -44,7 +44,7 @@ class Team {
   Seconds deadline() const { return deadline_; }
   /// For what may take one worker long while the others wait: planning, reading and writing files.
   Seconds patience() const { return {10 * deadline_.value}; }
-  void set_deadline(Seconds deadline) { deadline_ = deadline; }
+  void set_deadline(Seconds deadline);
   /// "worker 3 (host b)".
   std::string name(int rank) const;
 

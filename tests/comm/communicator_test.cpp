@@ -56,5 +56,18 @@ TEST(ThreadCommunicator, TellsTheOthersWhoFailed) {
   EXPECT_NE(text.find("rank 1 failed: the disk is full"), std::string::npos) << text;
 }
 
+TEST(ThreadCommunicator, WaitsNoLongerThanItsPatienceForARankThatDoesNotCome) {
+  run_as_threads(2, [](Communicator& c) {
+    c.set_patience(Seconds{0.05});
+    if (c.rank() == 1) return;
+    try {
+      c.split(0);
+      ADD_FAILURE() << "a communicator of one rank";
+    } catch (const TimeoutError& error) {
+      EXPECT_STREQ(error.what(), "rank 1 did not come within 50 ms");
+    }
+  });
+}
+
 }  // namespace
 }  // namespace convoy::comm
