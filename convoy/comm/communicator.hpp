@@ -4,7 +4,8 @@
 //
 // Sending and receiving never block: they start something, and what they return says when it is
 // done. Whoever waits does it with a deadline (task.hpp). Messages between two ranks with the same
-// tag arrive in the order in which they were sent. One thread at a time may use a communicator.
+// tag arrive in the order in which they were sent. One thread at a time may use a communicator;
+// different threads may use different ones at the same time.
 
 #include <cstddef>
 #include <cstdint>

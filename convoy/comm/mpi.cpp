@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
 
 #include <fmt/format.h>
 #include <mpi.h>
@@ -43,11 +44,17 @@ constexpr Seconds kStarting{600};
 
 class MpiRequest;
 
+/// MPI takes one call at a time from all threads of a process; a communication thread for
+/// gradients, one for samples and the worker's main thread take turns by this.
+using Turn = std::shared_ptr<std::mutex>;
+
 /// What is under way on one communicator. MPI makes progress on everything whenever it is asked
 /// about anything, and that is what costs: so all requests are tested together, and only when one
 /// of them is asked for a second time since.
 class UnderWay {
  public:
+  explicit UnderWay(Turn turn) : turn_(std::move(turn)) {}
+  std::mutex& turn() const { return *turn_; }
   void add(MPI_Request request, MpiRequest* owner) {
     requests_.push_back(request);
     owners_.push_back(owner);
@@ -65,6 +72,7 @@ class UnderWay {
     owners_.pop_back();
   }
 
+  Turn turn_;
   std::vector<MPI_Request> requests_;
   std::vector<MpiRequest*> owners_;
   std::vector<int> completed_;
@@ -84,6 +92,7 @@ class MpiRequest : public Request {
   ~MpiRequest() override {
     if (done_) return;
     MPI_Request open = under_way_.remove(this);
+    const std::lock_guard lock(under_way_.turn());
     int finalized = 0;
     MPI_Finalized(&finalized);
     if (finalized != 0 || !can_be_cancelled()) return;
@@ -132,6 +141,7 @@ void UnderWay::test() {
   completed_.resize(requests_.size());
   statuses_.resize(requests_.size());
   int count = 0;
+  const std::lock_guard lock(*turn_);
   const int code = MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
                                 completed_.data(), statuses_.data());
   if (code != MPI_ERR_IN_STATUS) must(code, "testing what is under way");
@@ -192,9 +202,10 @@ class MpiCollective : public MpiRequest {
 class MpiShared : public SharedMemory {
  public:
   /// `name` is that of this worker.
-  MpiShared(MPI_Comm comm, Bytes each, std::string name, Seconds patience)
-      : name_(std::move(name)), patience_(patience) {
+  MpiShared(MPI_Comm comm, Bytes each, std::string name, Seconds patience, Turn turn)
+      : name_(std::move(name)), patience_(patience), turn_(std::move(turn)) {
     const Watchdog watchdog(name_ + ": sharing memory with the workers of this host", patience_);
+    const std::lock_guard lock(*turn_);
     void* own = nullptr;
     // The library aligns parts to what it needs itself, so there is room to move them.
     const int64_t wanted = each.value > 0 ? each.value + static_cast<int64_t>(kAlignment) : 0;
@@ -218,6 +229,7 @@ class MpiShared : public SharedMemory {
   ~MpiShared() override {
     if (unwinding()) return;
     const Watchdog watchdog(name_ + ": giving shared memory back", patience_);
+    const std::lock_guard lock(*turn_);
     MPI_Win_free(&window_);
   }
   std::span<std::byte> part(int rank) const override { return parts_[static_cast<size_t>(rank)]; }
@@ -227,13 +239,16 @@ class MpiShared : public SharedMemory {
 
   std::string name_;
   Seconds patience_;
+  Turn turn_;
   MPI_Win window_ = MPI_WIN_NULL;
   std::vector<std::span<std::byte>> parts_;
 };
 
 class MpiCommunicator : public Communicator {
  public:
-  MpiCommunicator(MPI_Comm comm, bool owned) : comm_(comm), owned_(owned) {
+  MpiCommunicator(MPI_Comm comm, bool owned, const Turn& turn)
+      : comm_(comm), owned_(owned), turn_(turn), under_way_(turn) {
+    const std::lock_guard lock(*turn_);
     must(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "setting the error handler");
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
@@ -252,6 +267,7 @@ class MpiCommunicator : public Communicator {
     MPI_Finalized(&finalized);
     if (!owned_ || finalized != 0 || unwinding()) return;
     const Watchdog watchdog(name() + ": giving a communicator back", patience());
+    const std::lock_guard lock(*turn_);
     MPI_Comm_free(&comm_);
   }
 
@@ -270,6 +286,7 @@ class MpiCommunicator : public Communicator {
                                 std::span<const std::byte> bytes) {
     count(bytes.size());
     MPI_Request request = MPI_REQUEST_NULL;
+    const std::lock_guard lock(*turn_);
     must(start(bytes.data(), bytes_count(bytes.size()), MPI_BYTE, to, tag, comm_, &request),
          "sending");
     return std::make_unique<MpiMessage>(under_way_, request, -1, "sending to", bytes.size(), to,
@@ -279,6 +296,7 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<Request> receive(int from, int tag, std::span<std::byte> bytes) override {
     MPI_Request request = MPI_REQUEST_NULL;
     const int expected = bytes_count(bytes.size());
+    const std::lock_guard lock(*turn_);
     must(MPI_Irecv(bytes.data(), expected, MPI_BYTE, from, tag, comm_, &request), "receiving");
     return std::make_unique<MpiMessage>(under_way_, request, expected, "receiving from",
                                         bytes.size(), from, hosts_[static_cast<size_t>(from)]);
@@ -287,14 +305,17 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int color) override {
     MPI_Comm handle = MPI_COMM_NULL;
     const Watchdog watchdog(name() + ": splitting the communicator", patience());
-    must(MPI_Comm_split(comm_, color, rank_, &handle), "splitting the communicator");
-    auto part = std::make_unique<MpiCommunicator>(handle, true);
+    {
+      const std::lock_guard lock(*turn_);
+      must(MPI_Comm_split(comm_, color, rank_, &handle), "splitting the communicator");
+    }
+    auto part = std::make_unique<MpiCommunicator>(handle, true, turn_);
     part->set_patience(patience());
     return part;
   }
 
   std::unique_ptr<SharedMemory> share(Bytes each) override {
-    return std::make_unique<MpiShared>(comm_, each, name(), patience());
+    return std::make_unique<MpiShared>(comm_, each, name(), patience(), turn_);
   }
 
   MPI_Comm handle() const { return comm_; }
@@ -303,6 +324,7 @@ class MpiCommunicator : public Communicator {
  private:
   /// As messages call this worker, whichever part of the world this is.
   std::string name() const {
+    const std::lock_guard lock(*turn_);
     int rank = 0;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     return fmt::format("worker {} ({})", rank, hosts_[static_cast<size_t>(rank_)]);
@@ -310,6 +332,7 @@ class MpiCommunicator : public Communicator {
 
   MPI_Comm comm_;
   bool owned_;
+  Turn turn_;
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> hosts_;
@@ -349,7 +372,7 @@ MpiSession::MpiSession() {
   if (provided < MPI_THREAD_SERIALIZED) {
     fail("this MPI library cannot be called from a communication thread");
   }
-  world_ = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false);
+  world_ = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD, false, std::make_shared<std::mutex>());
 }
 
 MpiSession::~MpiSession() {
@@ -373,6 +396,7 @@ bool started_by_launcher() {
 std::unique_ptr<Request> mpi_allreduce(Communicator& c, std::span<float> values) {
   MpiCommunicator& mpi = mpi_of(c);
   MPI_Request request = MPI_REQUEST_NULL;
+  const std::lock_guard lock(mpi.under_way().turn());
   must(MPI_Iallreduce(MPI_IN_PLACE, values.data(), values_count(values.size()), MPI_FLOAT, MPI_SUM,
                       mpi.handle(), &request),
        "summing");
@@ -384,6 +408,7 @@ std::unique_ptr<Request> mpi_part_reduce(Communicator& c, std::span<const float>
   MpiCommunicator& mpi = mpi_of(c);
   std::vector<int> counts = counts_of(strips);
   MPI_Request request = MPI_REQUEST_NULL;
+  const std::lock_guard lock(mpi.under_way().turn());
   must(MPI_Ireduce_scatter(values.data(), sum.data(), counts.data(), MPI_FLOAT, MPI_SUM,
                            mpi.handle(), &request),
        "summing in parts");
@@ -397,6 +422,7 @@ std::unique_ptr<Request> mpi_part_broadcast(Communicator& c, std::span<float> va
   std::vector<int> counts = counts_of(strips);
   std::vector<int> offsets = offsets_of(strips);
   MPI_Request request = MPI_REQUEST_NULL;
+  const std::lock_guard lock(mpi.under_way().turn());
   must(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, values.data(), counts.data(),
                        offsets.data(), MPI_FLOAT, mpi.handle(), &request),
        "sending parts to all");
@@ -405,8 +431,10 @@ std::unique_ptr<Request> mpi_part_broadcast(Communicator& c, std::span<float> va
 }
 
 void mpi_blocking_allreduce(Communicator& c, std::span<float> values) {
+  MpiCommunicator& mpi = mpi_of(c);
+  const std::lock_guard lock(mpi.under_way().turn());
   must(MPI_Allreduce(MPI_IN_PLACE, values.data(), values_count(values.size()), MPI_FLOAT, MPI_SUM,
-                     mpi_of(c).handle()),
+                     mpi.handle()),
        "summing");
 }
 

@@ -117,12 +117,16 @@ std::vector<Field> model_and_data() {
        .help = "The most memory of a worker that packed training samples may take.",
        .more = "auto: half of what its host has free, divided among the host's workers.",
        .zero = "auto"},
+      {.key = "data.exchange", .place = at<&Job::data, &Data::exchange>,
+       .help = "How packed samples come to the worker that trains on them, if another holds them.",
+       .more = "fetch: they are sent ahead of every step, while another is computed. shuffle: they "
+               "change hands every data.shuffle_epochs, each to the worker that will use it in the "
+               "epoch that begins; fetched in the epochs between. auto: what the measured links and "
+               "steps make cheaper. Either way training sees the same samples in the same order.",
+       .choices = {"auto", "fetch", "shuffle"}},
       {.key = "data.shuffle_epochs", .place = at<&Job::data, &Data::shuffle_epochs>,
-       .help = "Let packed samples change hands between workers every so many epochs.",
-       .more = "Each goes to the worker that will use it in the epoch. off: they stay where they are "
-               "and are sent ahead of every step, which hides behind computing. Either way "
-               "training sees the same samples in the same order.",
-       .unit = "epochs", .range = from(0), .zero = "off"},
+       .help = "How often packed samples change hands where data.exchange lets them.",
+       .unit = "epochs", .range = from(1)},
 
       {.key = "data.augment.flip", .place = at<&Job::data, &Data::augment, &Augment::flip>,
        .help = "Mirror left to right with probability 1/2.", .also = {"mirror", "hflip"}},

@@ -37,13 +37,14 @@ struct Data {
   std::vector<double> mean;  ///< per channel, of values in [0, 1]; empty: measured on the data
   std::vector<double> std;
   Augment augment;
-  double center_crop = 0.875;  ///< part of an image's sides that is shown where none is drawn
-  int64_t limit = 0;           ///< use only the first so many training samples; 0: all
-  int64_t threads = 0;         ///< loader threads; 0: auto
-  std::string bad = "stop";    ///< stop | skip: samples that cannot be decoded
-  int64_t copies = 0;          ///< of a packed file, in the memory of all workers; 0: auto
-  Bytes memory{0};             ///< most memory of a worker for packed samples; 0: auto
-  int64_t shuffle_epochs = 0;  ///< packed samples change hands every so many epochs; 0: never
+  double center_crop = 0.875;     ///< part of an image's sides that is shown where none is drawn
+  int64_t limit = 0;              ///< use only the first so many training samples; 0: all
+  int64_t threads = 0;            ///< loader threads; 0: auto
+  std::string bad = "stop";       ///< stop | skip: samples that cannot be decoded
+  int64_t copies = 0;             ///< of a packed file, in the memory of all workers; 0: auto
+  Bytes memory{0};                ///< most memory of a worker for packed samples; 0: auto
+  std::string exchange = "auto";  ///< auto | fetch | shuffle: how packed samples travel
+  int64_t shuffle_epochs = 1;     ///< shuffle: they change hands every so many epochs
   bool operator==(const Data&) const = default;
 };
 

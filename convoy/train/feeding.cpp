@@ -21,6 +21,7 @@ std::unique_ptr<data::Store> make_store(const Prepared& p, int64_t first_step,
   if (p.store.copies == 0) return nullptr;
   data::StoreOptions options = store_options(p.job, p.planned.plan, p.source, team);
   options.copies = p.store.copies;
+  options.shuffle_epochs = p.store.shuffle_epochs;
   options.first_step = first_step;
   options.threads = most_threads(p.planned.plan);
   options.skip_bad = p.source.bad != nullptr;
@@ -47,7 +48,6 @@ data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
     options.ranges.push_back({r.first, r.last});
   }
   options.seed = job.train.seed;
-  options.shuffle_epochs = job.data.shuffle_epochs;
   options.deadline = team.deadline();
   options.load_deadline = {60 * team.patience().value};
   return options;

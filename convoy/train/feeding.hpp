@@ -14,7 +14,7 @@
 
 namespace convoy::train {
 
-/// The options of a store for this job; collective is only the store itself.
+/// The options of a store for this job, but for copies and shuffles, which are planned.
 data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
                                  const data::Source& source, const sync::Team& team);
 

@@ -11,6 +11,7 @@
 #include "convoy/base/error.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/base/version.hpp"
+#include "convoy/comm/choose.hpp"
 #include "convoy/data/loader.hpp"
 #include "convoy/model/yaml.hpp"
 #include "convoy/optim/schedule.hpp"
@@ -195,8 +196,13 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
   plan::StorePlan store;
   if (source.packed.file != nullptr) {
     plan::Plan& plan = planned.plan;
+    Seconds step = plan.step;  // of the first worker: all must decide the same
+    if (team.world() != nullptr) {
+      team.from_first(*team.world(), std::as_writable_bytes(std::span(&step, 1)), "planning");
+    }
     store = plan::plan_store(source, job.data, store_options(job, plan, source, team),
-                             samples_budget(job.data, plan, team));
+                             samples_budget(job.data, plan, team), step,
+                             [&] { return comm::measure_links(*team.world(), team.deadline()); });
     plan.samples = store.memory;
     plan.reasons.push_back(store.reason);
   }

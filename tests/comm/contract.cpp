@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -173,6 +174,27 @@ void a_wait_ends(Communicator& c) {
   throw std::runtime_error("a wait for nothing came to an end");
 }
 
+/// As gradients and samples travel at the same time.
+void threads_talk_at_once_over_parts_of_their_own(Communicator& c) {
+  constexpr size_t kThreads = 3;
+  constexpr int kRounds = 10;
+  std::vector<std::unique_ptr<Communicator>> own;
+  for (size_t i = 0; i < kThreads; ++i) own.push_back(c.split(0));
+  std::vector<std::string> problems(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        for (int round = 0; round < kRounds; ++round) messages_arrive_whole(*own[i]);
+      } catch (const std::exception& error) {
+        problems[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& problem : problems) expect(problem.empty(), problem);
+}
+
 }  // namespace
 
 void library_sums_are_right(Communicator& c) {
@@ -186,6 +208,8 @@ const std::map<std::string, std::function<void(Communicator&)>>& contract() {
       {"tags_keep_messages_apart", tags_keep_messages_apart},
       {"what_is_sent_is_counted", what_is_sent_is_counted},
       {"parts_talk_among_themselves", parts_talk_among_themselves},
+      {"threads_talk_at_once_over_parts_of_their_own",
+       threads_talk_at_once_over_parts_of_their_own},
       {"memory_is_shared", memory_is_shared},
       {"sums_by_messages_are_right", sums_by_messages_are_right},
       {"sums_on_two_levels_are_right", sums_on_two_levels_are_right},

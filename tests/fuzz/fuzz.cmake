@@ -16,7 +16,7 @@ pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 set(sanitizers -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
   -fno-omit-frame-pointer)
 add_library(convoy_fuzzed STATIC convoy/base/file.cpp convoy/base/text.cpp convoy/data/cifar.cpp
-  convoy/data/idx.cpp convoy/data/image.cpp convoy/data/image_jpeg.cpp convoy/data/image_png.cpp
+  convoy/data/dataset.cpp convoy/data/idx.cpp convoy/data/image.cpp convoy/data/image_jpeg.cpp convoy/data/image_png.cpp
   convoy/data/packed.cpp convoy/data/resample.cpp tests/fuzz/targets.cpp)
 target_include_directories(convoy_fuzzed PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
 target_compile_options(convoy_fuzzed PUBLIC ${sanitizers} -O1 -g -Wall -Wextra -Wno-psabi)

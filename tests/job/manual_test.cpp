@@ -35,7 +35,7 @@ TEST(Table, ReachesADifferentMemberWithEachField) {
     Job job;
     const std::string before = print_value(field, job);
     for (const char* value : {"true", "false", "0.5", "3", "[3, 3, 3]", "lars", "cosine", "bsp",
-                              "exact", "ring", "skip", "[0.5, 0.5]", "[0.5, 0.5, 0.5]"}) {
+                              "exact", "ring", "skip", "fetch", "[0.5, 0.5]", "[0.5, 0.5, 0.5]"}) {
       read_value(field, YAML::Load(value), job);
       if (print_value(field, job) != before) break;
     }

@@ -1,0 +1,40 @@
+#include "convoy/data/dataset.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace convoy::data {
+
+Stored Dataset::sample(int64_t index) const {
+  const model::Shape of = shape();
+  ImageInfo image;
+  image.width = static_cast<int32_t>(of.width);
+  image.height = static_cast<int32_t>(of.height);
+  image.channels = static_cast<int32_t>(of.channels);
+  return {.bytes = std::as_bytes(pixels(index)), .image = image, .label = label(index)};
+}
+
+std::string Dataset::name(int64_t index) const {
+  return fmt::format("sample {}", index);
+}
+
+void BadSamples::add(const std::string& name, const std::string& problem) {
+  const std::lock_guard lock(mutex_);
+  // Messages about checksums begin with the name themselves.
+  if (names_.insert(name).second) {
+    fresh_.push_back(problem.starts_with(name) ? problem : fmt::format("{}: {}", name, problem));
+  }
+}
+
+std::vector<std::string> BadSamples::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(fresh_, {});
+}
+
+int64_t BadSamples::count() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int64_t>(names_.size());
+}
+
+}  // namespace convoy::data
