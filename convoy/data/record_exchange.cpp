@@ -121,6 +121,7 @@ void RecordExchange::begin_steps() {
     if (era != era_) {
       era_ = era;
       shuffling_ = true;
+      shuffled_ = step;
       thread_.post(fmt::format("the shuffle before step {}", step),
                    [this, step] { return shuffle(step); });
       return;
@@ -145,12 +146,13 @@ void RecordExchange::close_if_over(int64_t step) {
 template <class Condition, class What>
 void RecordExchange::wait_for(std::unique_lock<std::mutex>& lock, const Condition& holds,
                               const What& what) {
-  // The thread may fail without a word to us, hence the looks in between.
+  // The thread may fail without a word to us, hence the looks in between. A shuffle may take much
+  // longer than the deadline, as long as it gets on.
   constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
   const Seconds begin = now();
   while (!holds()) {
     thread_.rethrow();
-    if (now() - begin > options_.deadline) throw comm::TimeoutError(what());
+    if (now() - std::max(begin, moved_) > options_.deadline) throw comm::TimeoutError(what());
     changed_.wait_for(lock, kBetweenLooks);
   }
 }
@@ -162,12 +164,16 @@ std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
   const auto first = static_cast<ptrdiff_t>(grain - own_.first) * count;
   std::unique_lock lock(mutex_);
   const auto is_here = [&] {
-    if (ending_) fail("the store has ended; grain {} of step {} is not to be had", grain, step);
+    if (stopped_ || ending_) {
+      fail("the store has ended; grain {} of step {} is not to be had", grain, step);
+    }
     const auto found = steps_.find(step);
     if (found == steps_.end()) {
       check(step >= next_, "a grain is taken before its release");
       return false;
     }
+    check(!found->second.released[static_cast<size_t>(grain - own_.first)],
+          "a grain is taken before its release");
     const std::vector<RecordBytes>& records = found->second.records;
     return found->second.looked_up &&
            std::none_of(records.begin() + first, records.begin() + first + count,
@@ -178,7 +184,6 @@ std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
                        to_string(options_.deadline), what_lacks(step, grain));
   });
   const Step& s = steps_.at(step);
-  check(!s.released[static_cast<size_t>(grain - own_.first)], "a grain is taken once");
   return {s.records.begin() + first, s.records.begin() + first + count};
 }
 
@@ -199,6 +204,14 @@ void RecordExchange::release(int64_t step, int64_t grain) {
   close_if_over(step);
 }
 
+void RecordExchange::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
 std::string RecordExchange::names_of(std::vector<int> members) const {
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
@@ -208,6 +221,17 @@ std::string RecordExchange::names_of(std::vector<int> members) const {
         fmt::format("rank {} ({})", group_.first + m, members_->hosts()[static_cast<size_t>(m)]));
   }
   return join(names);
+}
+
+std::string RecordExchange::what_a_shuffle_lacks() const {
+  std::vector<int> missing;
+  for (size_t m = 0; m < owed_.size(); ++m) {
+    if (owed_[m] > 0) missing.push_back(static_cast<int>(m));
+  }
+  return missing.empty() ? fmt::format("the shuffle before step {} still sends to {}", next_,
+                                       names_of({given_}))
+                         : fmt::format("the shuffle before step {} still waits for {}", next_,
+                                       names_of(missing));
 }
 
 std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
@@ -221,18 +245,17 @@ std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
     }
     return "records are missing from " + names_of(missing);
   }
-  if (shuffling_) {
-    for (size_t m = 0; m < owed_.size(); ++m) {
-      if (owed_[m] > 0) missing.push_back(static_cast<int>(m));
-    }
-    return fmt::format("the shuffle before step {} still waits for {}", next_, names_of(missing));
-  }
+  if (shuffling_) return what_a_shuffle_lacks();
   const auto& [oldest, s] = *steps_.begin();
   if (s.unreleased > 0) {
     return fmt::format("step {} is not begun before all grains of step {} are released", next_,
                        oldest);
   }
-  return fmt::format("not all members of the data group have taken the records of step {}", oldest);
+  for (size_t m = 0; m < s.under_way.size(); ++m) {
+    if (s.under_way[m] > 0) missing.push_back(static_cast<int>(m));
+  }
+  return fmt::format("the records of step {} have not all gone to and come from {}", oldest,
+                     names_of(missing));
 }
 
 StoreCounters RecordExchange::counters() const {
@@ -244,8 +267,16 @@ StoreCounters RecordExchange::counters() const {
 
 comm::Task RecordExchange::exchange(int64_t step) {
   const int self = members_->rank();
+  const auto members = static_cast<size_t>(group_.size());
   StepNeeds needs = needs_of(step, shares_, group_, self, holders_);
-  std::vector<std::vector<size_t>> places(static_cast<size_t>(group_.size()));
+  std::vector<std::vector<size_t>> places(members);
+  const auto is_paced = [&](size_t m) {
+    const auto idle = [&](int member) {
+      return shares_.ranges[static_cast<size_t>(group_.first + member)].empty();
+    };
+    const int member = static_cast<int>(m);
+    return self == leader_ ? idle(member) : member == leader_ && idle(self);
+  };
   {
     // From here on a shuffle cannot take away what the step needs.
     const std::lock_guard lock(mutex_);
@@ -261,25 +292,19 @@ comm::Task RecordExchange::exchange(int64_t step) {
     s.samples = std::move(needs.mine);
     s.holders = std::move(needs.holders);
     s.looked_up = true;
+    for (size_t m = 0; m < members; ++m) {
+      s.under_way.push_back(int{!needs.sends[m].empty()} + int{!places[m].empty()} +
+                            int{is_paced(m)});
+    }
   }
   changed_.notify_all();
 
   comm::Tasks all;
-  comm::Requests pace;
-  if (self == leader_) {
-    for (int m = 0; m < group_.size(); ++m) {
-      if (shares_.ranges[static_cast<size_t>(group_.first + m)].empty()) {
-        pace.add(members_->send(m, kPaceTag, {}));
-      }
-    }
-  } else if (own_.empty()) {
-    pace.add(members_->receive(leader_, kPaceTag, {}));
-  }
-  all.add(end_of(std::move(pace)));
-  for (int m = 0; m < group_.size(); ++m) {
-    const auto k = static_cast<size_t>(m);
-    if (!needs.sends[k].empty()) all.add(send_records(m, std::move(needs.sends[k])));
-    if (!places[k].empty()) all.add(receive_records(m, step, std::move(places[k])));
+  for (size_t m = 0; m < members; ++m) {
+    const int member = static_cast<int>(m);
+    if (is_paced(m)) all.add(pace(member, step));
+    if (!needs.sends[m].empty()) all.add(send_records(member, step, std::move(needs.sends[m])));
+    if (!places[m].empty()) all.add(receive_records(member, step, std::move(places[m])));
   }
   co_await std::move(all);
 
@@ -291,7 +316,17 @@ comm::Task RecordExchange::exchange(int64_t step) {
   changed_.notify_all();
 }
 
-comm::Task RecordExchange::send_records(int to, std::vector<int64_t> samples) {
+comm::Task RecordExchange::pace(int member, int64_t step) {
+  if (members_->rank() == leader_) {
+    co_await members_->send(member, kPaceTag, {});
+  } else {
+    co_await members_->receive(member, kPaceTag, {});
+  }
+  const std::lock_guard lock(mutex_);
+  --steps_.at(step).under_way[static_cast<size_t>(member)];
+}
+
+comm::Task RecordExchange::send_records(int to, int64_t step, std::vector<int64_t> samples) {
   size_t size = 0;
   for (const int64_t sample : samples) size += static_cast<size_t>(held_.length(sample));
   const std::shared_ptr<std::byte> message = make_bytes(static_cast<int64_t>(size));
@@ -306,6 +341,8 @@ comm::Task RecordExchange::send_records(int to, std::vector<int64_t> samples) {
     return members_->deliver(to, kFetchTag, piece);
   });
   co_await std::move(requests);
+  const std::lock_guard lock(mutex_);
+  --steps_.at(step).under_way[static_cast<size_t>(to)];
 }
 
 comm::Task RecordExchange::receive_records(int from, int64_t step, std::vector<size_t> places) {
@@ -331,6 +368,7 @@ comm::Task RecordExchange::receive_records(int from, int64_t step, std::vector<s
       s.records[places[i]] = RecordBytes(message, message.get() + at);
       at += lengths[i];
     }
+    --s.under_way[static_cast<size_t>(from)];
     counters_.fetched_records += static_cast<int64_t>(places.size());
     counters_.fetched += Bytes{size};
   }
@@ -349,17 +387,22 @@ comm::Task RecordExchange::shuffle(int64_t step) {
   {
     const std::lock_guard lock(mutex_);
     owed_ = moving.bytes_from;
+    moved_ = begin;
   }
   comm::Streams streams;
   streams.to = moving.bytes_to;
   streams.from = moving.bytes_from;
-  streams.give = [&moving](int to, std::span<std::byte> piece) {
+  streams.give = [this, &moving](int to, std::span<std::byte> piece) {
     moving.outgoing[static_cast<size_t>(to)].give(piece);
+    const std::lock_guard lock(mutex_);
+    given_ = to;
+    moved_ = now();
   };
   streams.take = [this, &moving](int from, std::span<const std::byte> piece) {
     moving.incoming[static_cast<size_t>(from)].take(piece);
     const std::lock_guard lock(mutex_);
     owed_[static_cast<size_t>(from)] -= static_cast<int64_t>(piece.size());
+    moved_ = now();
   };
   comm::Task all = comm::alltoall(*members_, std::move(streams), options_.segment, kShuffle);
   co_await std::move(all);
@@ -385,8 +428,8 @@ comm::Task RecordExchange::agree_on_the_end() {
   const auto self = static_cast<size_t>(members_->rank());
   {
     const std::lock_guard lock(mutex_);
-    // Whoever has begun a shuffle needs the others for it.
-    ends[self] = next_ + (shuffling_ ? 1 : 0);
+    // Whoever has begun a shuffle needs the others for it, even if its own part is over.
+    ends[self] = next_ + (shuffled_ == next_ ? 1 : 0);
     heard_of_end_[self] = true;
   }
   comm::Tasks all;

@@ -93,6 +93,10 @@ void Store::release(int64_t step, int64_t grain) {
   if (parts_->exchange) parts_->exchange->release(step, grain);
 }
 
+void Store::stop() {
+  if (parts_->exchange) parts_->exchange->stop();
+}
+
 void Store::finish() {
   if (parts_->exchange) parts_->exchange->finish();
 }

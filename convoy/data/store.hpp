@@ -66,9 +66,10 @@ class Store : public Feed {
   /// communication thread threw.
   std::vector<Stored> take(int64_t step, int64_t grain) override;
   void release(int64_t step, int64_t grain) override;
+  void stop() override;
 
-  /// The orderly end, for all workers together and at any step: what one has begun to send, the
-  /// others still receive. Nothing can be taken afterwards.
+  /// The orderly end, for all workers together and at any step, once nobody waits for a grain any
+  /// more: what one has begun to send, the others still receive. Nothing can be taken afterwards.
   void finish();
 
   /// Of the records held here, without those that were fetched for a step.
