@@ -51,6 +51,16 @@ comm::Requests in_messages(std::span<Byte> bytes, const Start& start) {
   return requests;
 }
 
+/// As they are called in the world, where the communicator's first rank is `first`.
+std::string names_of(const comm::Communicator& c, const std::vector<int>& ranks, int first) {
+  std::vector<std::string> names;
+  for (const int rank : ranks) {
+    names.push_back(
+        fmt::format("rank {} ({})", first + rank, c.hosts()[static_cast<size_t>(rank)]));
+  }
+  return join(names);
+}
+
 comm::Task end_of(comm::Requests requests) {
   co_await std::move(requests);
 }
@@ -215,12 +225,7 @@ void RecordExchange::stop() {
 std::string RecordExchange::names_of(std::vector<int> members) const {
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  std::vector<std::string> names;
-  for (const int m : members) {
-    names.push_back(
-        fmt::format("rank {} ({})", group_.first + m, members_->hosts()[static_cast<size_t>(m)]));
-  }
-  return join(names);
+  return data::names_of(*members_, members, group_.first);
 }
 
 std::string RecordExchange::what_a_shuffle_lacks() const {
@@ -479,32 +484,35 @@ void RecordExchange::finish() {
       });
 }
 
-void meet(comm::Communicator& members, DataGroup group, Seconds deadline, const std::string& what) {
+std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what) {
+  const auto ranks = static_cast<size_t>(all.size());
+  const std::byte own{is_well};
+  std::vector<std::byte> wells(ranks, std::byte{1});
   std::vector<int> missing;
-  comm::Tasks all;
-  for (int m = 0; m < members.size(); ++m) {
-    if (m == members.rank()) continue;
+  comm::Tasks tasks;
+  for (int rank = 0; rank < all.size(); ++rank) {
+    if (rank == all.rank()) continue;
     comm::Requests both;
-    both.add(members.send(m, kMeetTag, {}));
-    both.add(members.receive(m, kMeetTag, {}));
-    missing.push_back(m);
-    all.add([](comm::Requests requests, std::vector<int>& open, int member) -> comm::Task {
+    both.add(all.send(rank, kMeetTag, std::span(&own, 1)));
+    both.add(all.receive(rank, kMeetTag, std::span(&wells[static_cast<size_t>(rank)], 1)));
+    missing.push_back(rank);
+    tasks.add([](comm::Requests requests, std::vector<int>& open, int other) -> comm::Task {
       co_await std::move(requests);
-      std::erase(open, member);
-    }(std::move(both), missing, m));
+      std::erase(open, other);
+    }(std::move(both), missing, rank));
   }
   try {
-    comm::wait([](comm::Tasks tasks) -> comm::Task { co_await std::move(tasks); }(std::move(all)),
+    comm::wait([](comm::Tasks both) -> comm::Task { co_await std::move(both); }(std::move(tasks)),
                deadline, what);
   } catch (const comm::TimeoutError&) {
-    std::vector<std::string> names;
-    for (const int m : missing) {
-      names.push_back(
-          fmt::format("rank {} ({})", group.first + m, members.hosts()[static_cast<size_t>(m)]));
-    }
-    throw comm::TimeoutError(
-        fmt::format("{}: {} did not come within {}", what, join(names), to_string(deadline)));
+    throw comm::TimeoutError(fmt::format("{}: {} did not come within {}", what,
+                                         names_of(all, missing, 0), to_string(deadline)));
   }
+  std::vector<int> unwell;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    if (wells[rank] == std::byte{0}) unwell.push_back(static_cast<int>(rank));
+  }
+  return names_of(all, unwell, 0);
 }
 
 }  // namespace convoy::data

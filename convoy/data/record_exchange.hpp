@@ -130,7 +130,8 @@ class RecordExchange {
   comm::CommThread thread_;  // last: ends first
 };
 
-/// Waits until all members have come here; throws comm::TimeoutError naming those that have not.
-void meet(comm::Communicator& members, DataGroup group, Seconds deadline, const std::string& what);
+/// Waits until all ranks have come here; throws comm::TimeoutError naming those that have not.
+/// Returns the names of the other ranks that are not well, "" if there are none.
+std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what);
 
 }  // namespace convoy::data

@@ -52,9 +52,9 @@ struct StoreOptions {
 class Store : public Feed {
  public:
   /// Reads this worker's part of the records from `first_record` on, checks their checksums, and
-  /// waits for the others of its group; then begins to fetch. Collective over `world` (null: this
-  /// worker is alone), of which only the ranks are used afterwards. Throws InputError naming file,
-  /// record and source of a damaged record.
+  /// waits for the others; then begins to fetch. Collective over `world` (null: this worker is
+  /// alone), of which only the ranks are used afterwards. Throws InputError naming file, record and
+  /// source of a damaged record, and on the other workers one that names who could not read.
   Store(std::shared_ptr<const PackedFile> file, int64_t first_record, comm::Communicator* world,
         const StoreOptions& options);
   /// Without finish() before it, gives up whatever is under way.
