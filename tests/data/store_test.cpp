@@ -566,11 +566,9 @@ TEST(Store, NamesTheWorkersThatStillReadTheFile) {
   std::barrier over(4);
   comm::run_as_threads(4, [&](comm::Communicator& c) {
     if (c.rank() == 3) {
-      // Takes part in the split of the world, as the store's constructor does, and no further.
+      // Takes part in the splits of the world, as the store's constructor does, and no further.
+      c.split(0);
       c.split(data_group(3, 4, 2).first);
-    } else if (c.rank() < 2) {
-      Store store(file.open(), NumberedFile::kFirst, &c, options);
-      store.finish();
     } else {
       try {
         Store store(file.open(), NumberedFile::kFirst, &c, options);
@@ -629,13 +627,27 @@ TEST(Store, WaitsForAShuffleThatTakesLongerThanTheDeadlineButGetsOn) {
   EXPECT_GT(took, options.deadline);
 }
 
-TEST(Store, RefusesADamagedRecordByItsName) {
+TEST(Store, RefusesADamagedRecordOnAllWorkersAndNamesItWhereItWasRead) {
   const NumberedFile file(mixed_lengths(kSamples, 150));
   file.damage(20);
-  for (const int workers : {1, 3}) {
-    EXPECT_THAT(refusal([&] { train(file, small_options(workers), 1); }),
-                AllOf(HasSubstr(file.path().string()), HasSubstr("record 23 (train/20)"),
-                      HasSubstr("checksum")));
+  for (const int workers : {1, 2, 3}) {
+    for (int copies = 1; copies <= workers; ++copies) {
+      std::atomic<int> named{0};
+      comm::run_as_threads(workers, [&](comm::Communicator& c) {
+        StoreOptions options = small_options(workers);
+        options.copies = copies;
+        const std::string message =
+            refusal([&] { Store(file.open(), NumberedFile::kFirst, &c, options); });
+        EXPECT_THAT(message, HasSubstr(file.path().string()));
+        if (message.find("record 23 (train/20)") != std::string::npos) {
+          EXPECT_THAT(message, HasSubstr("checksum"));
+          ++named;
+        } else {
+          EXPECT_THAT(message, HasSubstr("could not be read by rank "));
+        }
+      });
+      EXPECT_EQ(named, copies);
+    }
   }
 }
 
