@@ -157,7 +157,8 @@ StepNeeds needs_of(int64_t step, const Shares& shares, DataGroup group, int memb
   StepNeeds needs;
   needs.sends.resize(static_cast<size_t>(group.size()));
   for (int user = 0; user < group.size(); ++user) {
-    const GrainRange& range = shares.ranges[static_cast<size_t>(group.first + user)];
+    const int worker = group.first + user;
+    const GrainRange& range = shares.ranges[static_cast<size_t>(worker)];
     const int64_t first = step * shares.batch + range.first * shares.grain;
     const int64_t last = step * shares.batch + range.last * shares.grain;
     for (int64_t position = first; position < last; ++position) {

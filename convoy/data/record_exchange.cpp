@@ -54,6 +54,7 @@ comm::Requests in_messages(std::span<Byte> bytes, const Start& start) {
 /// As they are called in the world, where the communicator's first rank is `first`.
 std::string names_of(const comm::Communicator& c, const std::vector<int>& ranks, int first) {
   std::vector<std::string> names;
+  names.reserve(ranks.size());
   for (const int rank : ranks) {
     names.push_back(
         fmt::format("rank {} ({})", first + rank, c.hosts()[static_cast<size_t>(rank)]));
@@ -100,7 +101,8 @@ RecordExchange::RecordExchange(HeldRecords& held, std::unique_ptr<comm::Communic
       shares_(std::move(shares)),
       group_(group),
       options_(options),
-      own_(shares_.ranges[static_cast<size_t>(group.first + members_->rank())]),
+      own_(
+          shares_.ranges[static_cast<size_t>(group.first) + static_cast<size_t>(members_->rank())]),
       leader_(leader_of(shares_, group)),
       holders_(std::move(holders)),
       next_(options.first_step),
@@ -277,7 +279,8 @@ comm::Task RecordExchange::exchange(int64_t step) {
   std::vector<std::vector<size_t>> places(members);
   const auto is_paced = [&](size_t m) {
     const auto idle = [&](int member) {
-      return shares_.ranges[static_cast<size_t>(group_.first + member)].empty();
+      const int worker = group_.first + member;
+      return shares_.ranges[static_cast<size_t>(worker)].empty();
     };
     const int member = static_cast<int>(m);
     return self == leader_ ? idle(member) : member == leader_ && idle(self);

@@ -51,7 +51,7 @@ class HurtWorkers : public Workers {
     const std::vector<pid_t> second = workers_of(folder);
     EXPECT_EQ(second.size(), 1U);
     for (const pid_t id : second) ::kill(id, signal);
-    const Outcome outcome = process.wait();
+    Outcome outcome = process.wait();
     for (int i = 0; i < kMostPolls && !workers_of(folder).empty(); ++i) ::usleep(1000);
     EXPECT_TRUE(workers_of(folder).empty()) << "a worker stayed behind";
     return outcome;

@@ -256,6 +256,7 @@ TEST(MostHeld, IsWhatTheFullestWorkerHoldsOrARecordMore) {
 std::vector<StepNeeds> needs_of_group(int64_t step, const Shares& shares, DataGroup group,
                                       const Holders& holders) {
   std::vector<StepNeeds> needs;
+  needs.reserve(static_cast<size_t>(group.size()));
   for (int m = 0; m < group.size(); ++m) {
     needs.push_back(needs_of(step, shares, group, m, holders));
   }
