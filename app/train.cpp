@@ -112,7 +112,7 @@ void print_summary(std::FILE* out, const train::Summary& s, const train::Prepare
                       to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited),
                       100 * s.waited_part);
   if (s.bad > 0) {
-    text += fmt::format("{} left out by this worker; events.jsonl names them\n",
+    text += fmt::format("{} left out; events.jsonl names them\n",
                         plural(s.bad, "damaged sample"));
   }
   if (s.exchanging.value > 0) {

@@ -22,9 +22,9 @@ std::string Dataset::name(int64_t index) const {
 void BadSamples::add(const std::string& name, const std::string& problem) {
   const std::lock_guard lock(mutex_);
   // Messages about checksums begin with the name themselves.
-  if (names_.insert(name).second) {
-    fresh_.push_back(problem.starts_with(name) ? problem : fmt::format("{}: {}", name, problem));
-  }
+  const std::string line =
+      problem.starts_with(name) ? problem : fmt::format("{}: {}", name, problem);
+  if (all_.emplace(name, line).second) fresh_.push_back(line);
 }
 
 std::vector<std::string> BadSamples::take() {
@@ -34,7 +34,12 @@ std::vector<std::string> BadSamples::take() {
 
 int64_t BadSamples::count() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<int64_t>(names_.size());
+  return static_cast<int64_t>(all_.size());
+}
+
+std::map<std::string, std::string> BadSamples::all() const {
+  const std::lock_guard lock(mutex_);
+  return all_;
 }
 
 }  // namespace convoy::data

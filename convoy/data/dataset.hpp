@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,10 +65,12 @@ class BadSamples {
   std::vector<std::string> take();
   /// How many there have been.
   int64_t count() const;
+  /// Name → what take() says of it.
+  std::map<std::string, std::string> all() const;
 
  private:
   mutable std::mutex mutex_;
-  std::set<std::string> names_;
+  std::map<std::string, std::string> all_;
   std::vector<std::string> fresh_;
 };
 

@@ -18,6 +18,9 @@ class Feed {
   /// too long, or cannot be any more. The bytes stay until the grain is released.
   virtual std::vector<Stored> take(int64_t step, int64_t grain) = 0;
   virtual void release(int64_t step, int64_t grain) = 0;
+  /// Nothing will be taken any more: whoever waits in take() is sent away with an error. Grains
+  /// that were taken can still be released.
+  virtual void stop() = 0;
 };
 
 }  // namespace convoy::data

@@ -11,15 +11,22 @@ namespace {
 
 constexpr int32_t kNobody = -1;
 
-/// The level up to which `extra` fills vessels that already hold `loads`.
-int64_t level_of(std::vector<int64_t> loads, int64_t extra) {
+/// The level up to which something fills vessels: bytes / members, a fraction as a rule.
+struct Level {
+  int64_t bytes = 0;
+  int64_t members = 1;
+  /// How much of it is above a load, in parts of a byte: as many to a byte as there are members.
+  int64_t above(int64_t load) const { return std::max(bytes - load * members, int64_t{0}); }
+};
+
+/// The level if `extra` is poured into vessels that already hold `loads`.
+Level level_of(std::vector<int64_t> loads, int64_t extra) {
   std::sort(loads.begin(), loads.end());
-  int64_t below = extra;
-  int64_t level = 0;
-  for (size_t k = 0; k < loads.size(); ++k) {
-    below += loads[k];
-    level = below / static_cast<int64_t>(k + 1);
-    if (k + 1 == loads.size() || level <= loads[k + 1]) break;
+  Level level{.bytes = extra, .members = 0};
+  for (const int64_t load : loads) {
+    if (level.members > 0 && level.above(load) == 0) break;
+    level.bytes += load;
+    ++level.members;
   }
   return level;
 }
@@ -31,18 +38,15 @@ void spread(std::span<const int64_t> lengths, const std::vector<int64_t>& loads,
   for (size_t s = 0; s < holders.size(); ++s) {
     if (holders[s] == kNobody) extra += lengths[s];
   }
-  const int64_t level = level_of(loads, extra);
-  size_t last = 0;  // what division has left over is for the last that has room
-  for (size_t m = 0; m < loads.size(); ++m) {
-    if (loads[m] < level) last = m;
-  }
+  const Level level = level_of(loads, extra);
   size_t member = 0;
-  int64_t edge = std::max(level - loads[0], int64_t{0});
+  int64_t edge = level.above(loads[0]);
   int64_t at = 0;
   for (size_t s = 0; s < holders.size(); ++s) {
     if (holders[s] != kNobody) continue;
-    while (member < last && at + lengths[s] / 2 >= edge) {
-      edge += std::max(level - loads[++member], int64_t{0});
+    const int64_t twice_middle = (2 * at + lengths[s]) * level.members;
+    while (member + 1 < loads.size() && twice_middle >= 2 * edge) {
+      edge += level.above(loads[++member]);
     }
     holders[s] = static_cast<int32_t>(member);
     at += lengths[s];
@@ -139,7 +143,8 @@ Bytes most_held(std::span<const int64_t> lengths, const Shares& shares, int copi
     const std::vector<int64_t> loads(used.begin() + group.first, used.begin() + group.last);
     const int64_t here = std::accumulate(loads.begin(), loads.end(), int64_t{0});
     // A run may end half a record beyond the level at either side.
-    const int64_t spread_to = here < all ? level_of(loads, all - here) + longest : 0;
+    const Level level = level_of(loads, all - here);
+    const int64_t spread_to = here < all ? level.bytes / level.members + longest : 0;
     most =
         std::max({most, std::min(spread_to, all), *std::max_element(loads.begin(), loads.end())});
     first = group.last;
@@ -152,7 +157,8 @@ StepNeeds needs_of(int64_t step, const Shares& shares, DataGroup group, int memb
   StepNeeds needs;
   needs.sends.resize(static_cast<size_t>(group.size()));
   for (int user = 0; user < group.size(); ++user) {
-    const GrainRange& range = shares.ranges[static_cast<size_t>(group.first + user)];
+    const int worker = group.first + user;
+    const GrainRange& range = shares.ranges[static_cast<size_t>(worker)];
     const int64_t first = step * shares.batch + range.first * shares.grain;
     const int64_t last = step * shares.batch + range.last * shares.grain;
     for (int64_t position = first; position < last; ++position) {

@@ -68,7 +68,8 @@ int64_t era_of(int64_t step, const Shares& shares, int64_t every);
 Holders of_era(std::span<const int64_t> lengths, const Shares& shares, DataGroup group, int64_t era,
                int64_t every);
 
-/// The most bytes that a worker of any group holds in that era, found without making the maps.
+/// The most bytes that a worker of any group holds in that era, or up to one record more, because
+/// it is found without making the maps.
 Bytes most_held(std::span<const int64_t> lengths, const Shares& shares, int copies, int64_t era,
                 int64_t every);
 

@@ -129,6 +129,8 @@ struct TrainLoader::Ring {
       stopped.store(true, std::memory_order_relaxed);
     }
     freed.notify_all();
+    // What the threads wait for there may need workers that have stopped, too.
+    if (options.feed != nullptr) options.feed->stop();
     for (std::thread& thread : threads) thread.join();
     threads.clear();
   }

@@ -51,6 +51,17 @@ comm::Requests in_messages(std::span<Byte> bytes, const Start& start) {
   return requests;
 }
 
+/// As they are called in the world, where the communicator's first rank is `first`.
+std::string names_of(const comm::Communicator& c, const std::vector<int>& ranks, int first) {
+  std::vector<std::string> names;
+  names.reserve(ranks.size());
+  for (const int rank : ranks) {
+    names.push_back(
+        fmt::format("rank {} ({})", first + rank, c.hosts()[static_cast<size_t>(rank)]));
+  }
+  return join(names);
+}
+
 comm::Task end_of(comm::Requests requests) {
   co_await std::move(requests);
 }
@@ -90,7 +101,8 @@ RecordExchange::RecordExchange(HeldRecords& held, std::unique_ptr<comm::Communic
       shares_(std::move(shares)),
       group_(group),
       options_(options),
-      own_(shares_.ranges[static_cast<size_t>(group.first + members_->rank())]),
+      own_(
+          shares_.ranges[static_cast<size_t>(group.first) + static_cast<size_t>(members_->rank())]),
       leader_(leader_of(shares_, group)),
       holders_(std::move(holders)),
       next_(options.first_step),
@@ -121,6 +133,7 @@ void RecordExchange::begin_steps() {
     if (era != era_) {
       era_ = era;
       shuffling_ = true;
+      shuffled_ = step;
       thread_.post(fmt::format("the shuffle before step {}", step),
                    [this, step] { return shuffle(step); });
       return;
@@ -145,12 +158,13 @@ void RecordExchange::close_if_over(int64_t step) {
 template <class Condition, class What>
 void RecordExchange::wait_for(std::unique_lock<std::mutex>& lock, const Condition& holds,
                               const What& what) {
-  // The thread may fail without a word to us, hence the looks in between.
+  // The thread may fail without a word to us, hence the looks in between. A shuffle may take much
+  // longer than the deadline, as long as it gets on.
   constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
   const Seconds begin = now();
   while (!holds()) {
     thread_.rethrow();
-    if (now() - begin > options_.deadline) throw comm::TimeoutError(what());
+    if (now() - std::max(begin, moved_) > options_.deadline) throw comm::TimeoutError(what());
     changed_.wait_for(lock, kBetweenLooks);
   }
 }
@@ -162,12 +176,16 @@ std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
   const auto first = static_cast<ptrdiff_t>(grain - own_.first) * count;
   std::unique_lock lock(mutex_);
   const auto is_here = [&] {
-    if (ending_) fail("the store has ended; grain {} of step {} is not to be had", grain, step);
+    if (stopped_ || ending_) {
+      fail("the store has ended; grain {} of step {} is not to be had", grain, step);
+    }
     const auto found = steps_.find(step);
     if (found == steps_.end()) {
       check(step >= next_, "a grain is taken before its release");
       return false;
     }
+    check(!found->second.released[static_cast<size_t>(grain - own_.first)],
+          "a grain is taken before its release");
     const std::vector<RecordBytes>& records = found->second.records;
     return found->second.looked_up &&
            std::none_of(records.begin() + first, records.begin() + first + count,
@@ -178,7 +196,6 @@ std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
                        to_string(options_.deadline), what_lacks(step, grain));
   });
   const Step& s = steps_.at(step);
-  check(!s.released[static_cast<size_t>(grain - own_.first)], "a grain is taken once");
   return {s.records.begin() + first, s.records.begin() + first + count};
 }
 
@@ -199,15 +216,29 @@ void RecordExchange::release(int64_t step, int64_t grain) {
   close_if_over(step);
 }
 
+void RecordExchange::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
 std::string RecordExchange::names_of(std::vector<int> members) const {
   std::sort(members.begin(), members.end());
   members.erase(std::unique(members.begin(), members.end()), members.end());
-  std::vector<std::string> names;
-  for (const int m : members) {
-    names.push_back(
-        fmt::format("rank {} ({})", group_.first + m, members_->hosts()[static_cast<size_t>(m)]));
+  return data::names_of(*members_, members, group_.first);
+}
+
+std::string RecordExchange::what_a_shuffle_lacks() const {
+  std::vector<int> missing;
+  for (size_t m = 0; m < owed_.size(); ++m) {
+    if (owed_[m] > 0) missing.push_back(static_cast<int>(m));
   }
-  return join(names);
+  return missing.empty() ? fmt::format("the shuffle before step {} still sends to {}", next_,
+                                       names_of({given_}))
+                         : fmt::format("the shuffle before step {} still waits for {}", next_,
+                                       names_of(missing));
 }
 
 std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
@@ -221,18 +252,17 @@ std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
     }
     return "records are missing from " + names_of(missing);
   }
-  if (shuffling_) {
-    for (size_t m = 0; m < owed_.size(); ++m) {
-      if (owed_[m] > 0) missing.push_back(static_cast<int>(m));
-    }
-    return fmt::format("the shuffle before step {} still waits for {}", next_, names_of(missing));
-  }
+  if (shuffling_) return what_a_shuffle_lacks();
   const auto& [oldest, s] = *steps_.begin();
   if (s.unreleased > 0) {
     return fmt::format("step {} is not begun before all grains of step {} are released", next_,
                        oldest);
   }
-  return fmt::format("not all members of the data group have taken the records of step {}", oldest);
+  for (size_t m = 0; m < s.under_way.size(); ++m) {
+    if (s.under_way[m] > 0) missing.push_back(static_cast<int>(m));
+  }
+  return fmt::format("the records of step {} have not all gone to and come from {}", oldest,
+                     names_of(missing));
 }
 
 StoreCounters RecordExchange::counters() const {
@@ -244,8 +274,17 @@ StoreCounters RecordExchange::counters() const {
 
 comm::Task RecordExchange::exchange(int64_t step) {
   const int self = members_->rank();
+  const auto members = static_cast<size_t>(group_.size());
   StepNeeds needs = needs_of(step, shares_, group_, self, holders_);
-  std::vector<std::vector<size_t>> places(static_cast<size_t>(group_.size()));
+  std::vector<std::vector<size_t>> places(members);
+  const auto is_paced = [&](size_t m) {
+    const auto idle = [&](int member) {
+      const int worker = group_.first + member;
+      return shares_.ranges[static_cast<size_t>(worker)].empty();
+    };
+    const int member = static_cast<int>(m);
+    return self == leader_ ? idle(member) : member == leader_ && idle(self);
+  };
   {
     // From here on a shuffle cannot take away what the step needs.
     const std::lock_guard lock(mutex_);
@@ -261,25 +300,19 @@ comm::Task RecordExchange::exchange(int64_t step) {
     s.samples = std::move(needs.mine);
     s.holders = std::move(needs.holders);
     s.looked_up = true;
+    for (size_t m = 0; m < members; ++m) {
+      s.under_way.push_back(int{!needs.sends[m].empty()} + int{!places[m].empty()} +
+                            int{is_paced(m)});
+    }
   }
   changed_.notify_all();
 
   comm::Tasks all;
-  comm::Requests pace;
-  if (self == leader_) {
-    for (int m = 0; m < group_.size(); ++m) {
-      if (shares_.ranges[static_cast<size_t>(group_.first + m)].empty()) {
-        pace.add(members_->send(m, kPaceTag, {}));
-      }
-    }
-  } else if (own_.empty()) {
-    pace.add(members_->receive(leader_, kPaceTag, {}));
-  }
-  all.add(end_of(std::move(pace)));
-  for (int m = 0; m < group_.size(); ++m) {
-    const auto k = static_cast<size_t>(m);
-    if (!needs.sends[k].empty()) all.add(send_records(m, std::move(needs.sends[k])));
-    if (!places[k].empty()) all.add(receive_records(m, step, std::move(places[k])));
+  for (size_t m = 0; m < members; ++m) {
+    const int member = static_cast<int>(m);
+    if (is_paced(m)) all.add(pace(member, step));
+    if (!needs.sends[m].empty()) all.add(send_records(member, step, std::move(needs.sends[m])));
+    if (!places[m].empty()) all.add(receive_records(member, step, std::move(places[m])));
   }
   co_await std::move(all);
 
@@ -291,7 +324,17 @@ comm::Task RecordExchange::exchange(int64_t step) {
   changed_.notify_all();
 }
 
-comm::Task RecordExchange::send_records(int to, std::vector<int64_t> samples) {
+comm::Task RecordExchange::pace(int member, int64_t step) {
+  if (members_->rank() == leader_) {
+    co_await members_->send(member, kPaceTag, {});
+  } else {
+    co_await members_->receive(member, kPaceTag, {});
+  }
+  const std::lock_guard lock(mutex_);
+  --steps_.at(step).under_way[static_cast<size_t>(member)];
+}
+
+comm::Task RecordExchange::send_records(int to, int64_t step, std::vector<int64_t> samples) {
   size_t size = 0;
   for (const int64_t sample : samples) size += static_cast<size_t>(held_.length(sample));
   const std::shared_ptr<std::byte> message = make_bytes(static_cast<int64_t>(size));
@@ -306,6 +349,8 @@ comm::Task RecordExchange::send_records(int to, std::vector<int64_t> samples) {
     return members_->deliver(to, kFetchTag, piece);
   });
   co_await std::move(requests);
+  const std::lock_guard lock(mutex_);
+  --steps_.at(step).under_way[static_cast<size_t>(to)];
 }
 
 comm::Task RecordExchange::receive_records(int from, int64_t step, std::vector<size_t> places) {
@@ -331,6 +376,7 @@ comm::Task RecordExchange::receive_records(int from, int64_t step, std::vector<s
       s.records[places[i]] = RecordBytes(message, message.get() + at);
       at += lengths[i];
     }
+    --s.under_way[static_cast<size_t>(from)];
     counters_.fetched_records += static_cast<int64_t>(places.size());
     counters_.fetched += Bytes{size};
   }
@@ -349,17 +395,22 @@ comm::Task RecordExchange::shuffle(int64_t step) {
   {
     const std::lock_guard lock(mutex_);
     owed_ = moving.bytes_from;
+    moved_ = begin;
   }
   comm::Streams streams;
   streams.to = moving.bytes_to;
   streams.from = moving.bytes_from;
-  streams.give = [&moving](int to, std::span<std::byte> piece) {
+  streams.give = [this, &moving](int to, std::span<std::byte> piece) {
     moving.outgoing[static_cast<size_t>(to)].give(piece);
+    const std::lock_guard lock(mutex_);
+    given_ = to;
+    moved_ = now();
   };
   streams.take = [this, &moving](int from, std::span<const std::byte> piece) {
     moving.incoming[static_cast<size_t>(from)].take(piece);
     const std::lock_guard lock(mutex_);
     owed_[static_cast<size_t>(from)] -= static_cast<int64_t>(piece.size());
+    moved_ = now();
   };
   comm::Task all = comm::alltoall(*members_, std::move(streams), options_.segment, kShuffle);
   co_await std::move(all);
@@ -385,8 +436,8 @@ comm::Task RecordExchange::agree_on_the_end() {
   const auto self = static_cast<size_t>(members_->rank());
   {
     const std::lock_guard lock(mutex_);
-    // Whoever has begun a shuffle needs the others for it.
-    ends[self] = next_ + (shuffling_ ? 1 : 0);
+    // Whoever has begun a shuffle needs the others for it, even if its own part is over.
+    ends[self] = next_ + (shuffled_ == next_ ? 1 : 0);
     heard_of_end_[self] = true;
   }
   comm::Tasks all;
@@ -436,32 +487,35 @@ void RecordExchange::finish() {
       });
 }
 
-void meet(comm::Communicator& members, DataGroup group, Seconds deadline, const std::string& what) {
+std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what) {
+  const auto ranks = static_cast<size_t>(all.size());
+  const std::byte own{is_well};
+  std::vector<std::byte> wells(ranks, std::byte{1});
   std::vector<int> missing;
-  comm::Tasks all;
-  for (int m = 0; m < members.size(); ++m) {
-    if (m == members.rank()) continue;
+  comm::Tasks tasks;
+  for (int rank = 0; rank < all.size(); ++rank) {
+    if (rank == all.rank()) continue;
     comm::Requests both;
-    both.add(members.send(m, kMeetTag, {}));
-    both.add(members.receive(m, kMeetTag, {}));
-    missing.push_back(m);
-    all.add([](comm::Requests requests, std::vector<int>& open, int member) -> comm::Task {
+    both.add(all.send(rank, kMeetTag, std::span(&own, 1)));
+    both.add(all.receive(rank, kMeetTag, std::span(&wells[static_cast<size_t>(rank)], 1)));
+    missing.push_back(rank);
+    tasks.add([](comm::Requests requests, std::vector<int>& open, int other) -> comm::Task {
       co_await std::move(requests);
-      std::erase(open, member);
-    }(std::move(both), missing, m));
+      std::erase(open, other);
+    }(std::move(both), missing, rank));
   }
   try {
-    comm::wait([](comm::Tasks tasks) -> comm::Task { co_await std::move(tasks); }(std::move(all)),
+    comm::wait([](comm::Tasks both) -> comm::Task { co_await std::move(both); }(std::move(tasks)),
                deadline, what);
   } catch (const comm::TimeoutError&) {
-    std::vector<std::string> names;
-    for (const int m : missing) {
-      names.push_back(
-          fmt::format("rank {} ({})", group.first + m, members.hosts()[static_cast<size_t>(m)]));
-    }
-    throw comm::TimeoutError(
-        fmt::format("{}: {} did not come within {}", what, join(names), to_string(deadline)));
+    throw comm::TimeoutError(fmt::format("{}: {} did not come within {}", what,
+                                         names_of(all, missing, 0), to_string(deadline)));
   }
+  std::vector<int> unwell;
+  for (size_t rank = 0; rank < ranks; ++rank) {
+    if (wells[rank] == std::byte{0}) unwell.push_back(static_cast<int>(rank));
+  }
+  return names_of(all, unwell, 0);
 }
 
 }  // namespace convoy::data

@@ -62,6 +62,8 @@ class RecordExchange {
   /// comm::TimeoutError naming step, grain and the ranks that it waited for.
   std::vector<RecordBytes> take(int64_t step, int64_t grain);
   void release(int64_t step, int64_t grain);
+  /// Ends every take(), now and later; the other members still get what they need.
+  void stop();
   /// Collective: begins what any member has begun, and waits for its end.
   void finish();
   StoreCounters counters() const;
@@ -75,7 +77,8 @@ class RecordExchange {
     std::vector<RecordBytes> records;  // null until they are here
     std::vector<bool> released;        // by grain of this member
     int64_t unreleased = 0;
-    bool exchanged = false;  // everything has arrived, here and where it was sent
+    std::vector<int> under_way;  // messages to and from each member
+    bool exchanged = false;      // everything has arrived, here and where it was sent
   };
   struct Moving;
 
@@ -85,11 +88,13 @@ class RecordExchange {
   void close_if_over(int64_t step);
   bool is_over() const;
   std::string what_lacks(int64_t step, int64_t grain) const;
+  std::string what_a_shuffle_lacks() const;
   std::string names_of(std::vector<int> members) const;
 
   // On the communication thread.
   comm::Task exchange(int64_t step);
-  comm::Task send_records(int to, std::vector<int64_t> samples);
+  comm::Task pace(int member, int64_t step);
+  comm::Task send_records(int to, int64_t step, std::vector<int64_t> samples);
   comm::Task receive_records(int from, int64_t step, std::vector<size_t> places);
   comm::Task shuffle(int64_t step);
   comm::Task agree_on_the_end();
@@ -112,7 +117,11 @@ class RecordExchange {
   int64_t next_;               // step to begin
   int64_t era_;                // of the holders after the last shuffle that was begun
   bool shuffling_ = false;     // before step next_
+  int64_t shuffled_ = -1;      // the step before which the last shuffle was begun
   std::vector<int64_t> owed_;  // bytes that each member still owes in a shuffle
+  int given_ = 0;              // the member to which a shuffle sends
+  Seconds moved_;              // when a shuffle last moved something
+  bool stopped_ = false;
   bool ending_ = false;
   int64_t end_ = -1;                // all have begun the steps before it; −1: not known yet
   std::vector<bool> heard_of_end_;  // by member
@@ -121,7 +130,8 @@ class RecordExchange {
   comm::CommThread thread_;  // last: ends first
 };
 
-/// Waits until all members have come here; throws comm::TimeoutError naming those that have not.
-void meet(comm::Communicator& members, DataGroup group, Seconds deadline, const std::string& what);
+/// Waits until all ranks have come here; throws comm::TimeoutError naming those that have not.
+/// Returns the names of the other ranks that are not well, "" if there are none.
+std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what);
 
 }  // namespace convoy::data

@@ -1,6 +1,7 @@
 #include "convoy/data/store.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "convoy/base/error.hpp"
@@ -33,8 +34,12 @@ struct Store::Parts {
     const int worker = world != nullptr ? world->rank() : 0;
     check(workers == shares.workers(), "each worker has a range of grains");
     const DataGroup group = data_group(worker, workers, options.copies);
+    std::unique_ptr<comm::Communicator> all;
     std::unique_ptr<comm::Communicator> members;
-    if (world != nullptr) members = world->split(group.first);
+    if (world != nullptr) {
+      all = world->split(0);
+      members = world->split(group.first);
+    }
 
     const int64_t era = era_of(options.first_step, shares, options.shuffle_epochs);
     Holders holders = of_era(held.lengths(), shares, group, era, options.shuffle_epochs);
@@ -42,11 +47,8 @@ struct Store::Parts {
     for (int64_t s = 0; s < options.samples; ++s) {
       if (holders[static_cast<size_t>(s)] == worker - group.first) own.push_back(s);
     }
-    bad = held.read(
-        own,
-        {.threads = options.threads, .skip_bad = options.skip_bad, .progress = options.progress});
+    read(own, options, all.get());
     if (group.size() == 1) return;
-    meet(*members, group, options.load_deadline, "reading " + file->path().string());
     exchange = std::make_unique<RecordExchange>(held, std::move(members), shares, group,
                                                 std::move(holders),
                                                 ExchangeOptions{
@@ -56,6 +58,27 @@ struct Store::Parts {
                                                     .segment = options.segment,
                                                     .deadline = options.deadline,
                                                 });
+  }
+
+  /// Returns when all workers have read their part; throws if one of them cannot.
+  void read(const std::vector<int64_t>& own, const StoreOptions& options, comm::Communicator* all) {
+    std::exception_ptr problem;
+    try {
+      bad = held.read(
+          own,
+          {.threads = options.threads, .skip_bad = options.skip_bad, .progress = options.progress});
+    } catch (...) {
+      problem = std::current_exception();
+    }
+    std::string unwell;
+    const std::string path = file->path().string();
+    try {
+      if (all != nullptr) unwell = meet(*all, !problem, options.load_deadline, "reading " + path);
+    } catch (const comm::TimeoutError&) {
+      if (!problem) throw;
+    }
+    if (problem) std::rethrow_exception(problem);
+    if (!unwell.empty()) refuse("{} could not be read by {}", path, unwell);
   }
 
   std::shared_ptr<const PackedFile> file;
@@ -91,6 +114,10 @@ std::vector<Stored> Store::take(int64_t step, int64_t grain) {
 
 void Store::release(int64_t step, int64_t grain) {
   if (parts_->exchange) parts_->exchange->release(step, grain);
+}
+
+void Store::stop() {
+  if (parts_->exchange) parts_->exchange->stop();
 }
 
 void Store::finish() {

@@ -52,9 +52,9 @@ struct StoreOptions {
 class Store : public Feed {
  public:
   /// Reads this worker's part of the records from `first_record` on, checks their checksums, and
-  /// waits for the others of its group; then begins to fetch. Collective over `world` (null: this
-  /// worker is alone), of which only the ranks are used afterwards. Throws InputError naming file,
-  /// record and source of a damaged record.
+  /// waits for the others; then begins to fetch. Collective over `world` (null: this worker is
+  /// alone), of which only the ranks are used afterwards. Throws InputError naming file, record and
+  /// source of a damaged record, and on the other workers one that names who could not read.
   Store(std::shared_ptr<const PackedFile> file, int64_t first_record, comm::Communicator* world,
         const StoreOptions& options);
   /// Without finish() before it, gives up whatever is under way.
@@ -66,9 +66,10 @@ class Store : public Feed {
   /// communication thread threw.
   std::vector<Stored> take(int64_t step, int64_t grain) override;
   void release(int64_t step, int64_t grain) override;
+  void stop() override;
 
-  /// The orderly end, for all workers together and at any step: what one has begun to send, the
-  /// others still receive. Nothing can be taken afterwards.
+  /// The orderly end, for all workers together and at any step, once nobody waits for a grain any
+  /// more: what one has begun to send, the others still receive. Nothing can be taken afterwards.
   void finish();
 
   /// Of the records held here, without those that were fetched for a step.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 
@@ -252,8 +253,12 @@ class Training {
   Seconds elapsed() const { return elapsed_before_ + (now() - started_); }
 
   void loop() {
-    Feeding feeding(p_, stepper_.range(), at_.step, team_,
-                    [&](const std::string& line) { progress_.message(line); });
+    std::optional<Feeding> made;
+    together(team_, "reading the samples", [&] {
+      made.emplace(p_, stepper_.range(), at_.step, team_,
+                   [&](const std::string& line) { progress_.message(line); });
+    });
+    Feeding& feeding = *made;
     const int64_t first_step = at_.step;
     if (team_.size() == 1) vote_ = own_vote();
     while (!limit_reached()) {
@@ -297,6 +302,19 @@ class Training {
       write_event("bad_sample", {{"step", at_.step}, {"what", sample}});
       tell("left out: " + sample);
     }
+  }
+
+  /// What any worker has left out; collective.
+  void gather_bad() {
+    if (p_.source.bad == nullptr) return;
+    if (team_.size() > 1) {
+      const std::string own = nlohmann::json(p_.source.bad->all()).dump();
+      for (const std::string& text : team_.gather_text(own, "counting damaged samples")) {
+        const auto theirs = nlohmann::json::parse(text).get<std::map<std::string, std::string>>();
+        for (const auto& [name, line] : theirs) p_.source.bad->add(name, line);
+      }
+    }
+    summary_.bad = p_.source.bad->count();
   }
 
   void write_store(const data::StoreCounters& c) {
@@ -495,8 +513,8 @@ class Training {
     summary_.best_accuracy = std::max(0.0, at_.best_metric);
     summary_.best_step = at_.best_step;
     summary_.peak = peak_resident_memory();
+    gather_bad();
     tell_bad();
-    if (p_.source.bad != nullptr) summary_.bad = p_.source.bad->count();
     summary_.waited_part = waited_part();
     nlohmann::json stop{{"step", at_.step},
                         {"ending", to_string(summary_.ending)},

@@ -1,12 +1,12 @@
 // Several workers through the command line, as real processes: the bits of one, the faults a user
 // will meet, and what is said of them.
 
+#include "tests/app/workers.hpp"
+
 #include <algorithm>
 #include <chrono>
 
 #include <gmock/gmock.h>
-
-#include "tests/app/program.hpp"
 
 namespace convoy::app {
 namespace {
@@ -16,45 +16,8 @@ using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Open MPI leaves memory to the end of the process, in modules that are gone by then, so that no
-/// list of exceptions could name them.
-constexpr const char* kNoLeaks = "ASAN_OPTIONS=detect_leaks=0";
-
-class Workers : public Program {
+class HurtWorkers : public Workers {
  protected:
-  /// 32 samples in 8 grains, one lane for each worker.
-  static std::vector<std::string> small_grains(std::vector<std::string> settings) {
-    settings.insert(settings.begin(), {"engine.grain=4", "engine.lanes=1", "sync.deadline=20s"});
-    return settings;
-  }
-  std::vector<std::string> arguments(int workers, const std::string& run,
-                                     const std::vector<std::string>& settings) const {
-    std::vector<std::string> all = train_arguments(run, small_grains(settings));
-    if (workers > 1) all.insert(all.end(), {"--workers", std::to_string(workers)});
-    return all;
-  }
-  Outcome train_on(int workers, const std::string& run,
-                   const std::vector<std::string>& settings = {}) const {
-    return convoy(arguments(workers, run, settings), {kNoLeaks});
-  }
-  Outcome resume_on(int workers, const std::string& run, const std::string& setting) const {
-    std::vector<std::string> all{"train", "--resume", run, "--set", setting};
-    if (workers > 1) all.insert(all.end(), {"--workers", std::to_string(workers)});
-    return convoy(all, {kNoLeaks});
-  }
-
-  /// Two different command lines as two workers of one job.
-  Outcome two(const std::string& first, const std::string& second) const {
-    const std::string program = CONVOY_BINARY_DIR "/convoy train ";
-    const std::string command = "cd '" + folder_.string() + "' && XDG_CACHE_HOME=cache " +
-                                kNoLeaks + " timeout 60 mpirun " +
-                                (::geteuid() == 0 ? "--allow-run-as-root " : "") +
-                                "--oversubscribe --bind-to none -n 1 " + program + first +
-                                " : -n 1 " + program + second + " > .out 2> .err";
-    const int status = std::system(command.c_str());
-    return {WEXITSTATUS(status), content(folder_ / ".out"), content(folder_ / ".err")};
-  }
-
   /// The process ids of a run's workers, which have `run` in their command line.
   static std::vector<pid_t> workers_of(const std::filesystem::path& run) {
     std::vector<pid_t> found;
@@ -88,7 +51,7 @@ class Workers : public Program {
     const std::vector<pid_t> second = workers_of(folder);
     EXPECT_EQ(second.size(), 1U);
     for (const pid_t id : second) ::kill(id, signal);
-    const Outcome outcome = process.wait();
+    Outcome outcome = process.wait();
     for (int i = 0; i < kMostPolls && !workers_of(folder).empty(); ++i) ::usleep(1000);
     EXPECT_TRUE(workers_of(folder).empty()) << "a worker stayed behind";
     return outcome;
@@ -191,14 +154,14 @@ TEST_F(Workers, NameTheOneWhoseDataIsMissing) {
   EXPECT_THAT(outcome.all(), AllOf(HasSubstr("worker 1"), HasSubstr("gone")));
 }
 
-TEST_F(Workers, EndWhenOneOfThemIsKilled) {
+TEST_F(HurtWorkers, EndWhenOneOfThemIsKilled) {
   const Outcome outcome = hurt("run", SIGKILL);
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 1"), HasSubstr("SIGKILL"))) << outcome.all();
   EXPECT_FALSE(tensors("run").empty());
 }
 
-TEST_F(Workers, EndAfterTheDeadlineWhenOneOfThemIsStopped) {
+TEST_F(HurtWorkers, EndAfterTheDeadlineWhenOneOfThemIsStopped) {
   const auto begin = std::chrono::steady_clock::now();
   const Outcome outcome = hurt("run", SIGSTOP);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
