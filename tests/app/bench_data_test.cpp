@@ -65,8 +65,8 @@ TEST_F(BenchData, MeasuresEveryStageBesideWhatBoundsIt) {
   }
   EXPECT_THAT(stages,
               testing::ElementsAre("file-cold 1", "records-cold 2", "copy 1", "copy 2", "file 1",
-                                   "records 2", "decode 1", "decode 2", "prepare 1", "prepare 2",
-                                   "jitter 1", "jitter 2", "loader 1", "loader 2"));
+                                   "file-kept 1", "records 2", "decode 1", "decode 2", "prepare 1",
+                                   "prepare 2", "jitter 1", "jitter 2", "loader 1", "loader 2"));
 }
 
 TEST_F(BenchData, PacksAFolderFirstAndSaysWhatWasCached) {
