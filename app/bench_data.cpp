@@ -66,7 +66,9 @@ nlohmann::json to_json(const Stage& stage) {
   }
   if (!stage.bound.empty()) {
     row["bound"] = stage.bound;
-    row["bound_bytes_per_second"] = stage.bound_per_second;
+    row["compared_by"] = stage.waits ? "clock" : "cpu";
+    row["bytes_compared_per_second"] = stage.speed();
+    row["bound_bytes_per_second"] = stage.bound_speed;
     row["of_bound"] = stage.of_bound();
   }
   return row;
@@ -114,15 +116,15 @@ void print_table(const fs::path& file, const DataArguments& a, const StageTable&
     };
     const std::string bound =
         stage.bound.empty() ? ""
-                            : fmt::format("{:.1f} % of {} ({:.0f} MB/s)", 100 * stage.of_bound(),
-                                          stage.bound, stage.bound_per_second / 1e6);
+                            : fmt::format("{:.1f} % of {}", 100 * stage.of_bound(), stage.bound);
     fmt::print("{:<38} {:>7} {:>10} {:>12} {:>9.0f} {:>9.0f}  {}\n",
                fmt::format("{}: {}", stage.name, stage.what), stage.threads, rate(pace.seconds),
                rate(pace.cpu), megabytes(pace.in), megabytes(pace.out), bound);
   }
   fmt::print(
-      "\nimages/s is by the clock; per CPU s is by the CPU time of the threads, which other "
-      "programs on\nthe same cores do not change as much. Median of three turns.\n");
+      "\nimages/s and MB/s are by the clock; per CPU s is by the CPU time of the threads, which "
+      "changes little\nwhen other programs use the same cores. Parts of what bounds a stage are by "
+      "CPU time, too, but for\nreading from disk. Median of three turns.\n");
 }
 
 int bench_stages(const DataArguments& a) {

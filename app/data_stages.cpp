@@ -260,7 +260,7 @@ struct Runnable {
 
 Pace median(std::vector<Pace> paces) {
   const auto middle = paces.begin() + static_cast<ptrdiff_t>(paces.size() / 2);
-  const auto rate = [](const Pace& p) { return static_cast<double>(p.out) / p.seconds; };
+  const auto rate = [](const Pace& p) { return static_cast<double>(p.out) / p.cpu; };
   std::nth_element(paces.begin(), middle, paces.end(),
                    [&](const Pace& a, const Pace& b) { return rate(a) < rate(b); });
   return *middle;
@@ -273,13 +273,13 @@ job::Augment usual_augment() {
   return augment;
 }
 
-/// The same number of threads of the stage that bounds it, or as near as there is.
+/// Of a stage that was measured with several numbers of threads, the same one counts.
 void set_bounds(std::vector<Stage>& stages) {
   for (Stage& stage : stages) {
     for (const Stage& other : stages) {
-      if (other.name == stage.bound &&
-          (stage.bound_per_second == 0 || other.threads == stage.threads)) {
-        stage.bound_per_second = other.bytes_per_second();
+      if (other.name != stage.bound) continue;
+      if (stage.bound_speed == 0 || other.threads == stage.threads) {
+        stage.bound_speed = other.speed();
       }
     }
   }
@@ -332,6 +332,7 @@ StageTable measure_stages(const StageOptions& options) {
   cold.threads = options.threads;
   cold.pace = forgotten(read_all);
   cold.bound = disk.name;
+  disk.waits = cold.waits = true;
   table.stages = {std::move(disk), std::move(cold)};
 
   const job::Augment plain = usual_augment();

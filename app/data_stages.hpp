@@ -32,11 +32,14 @@ struct Stage {
   std::string name;
   std::string what;  ///< for people
   int threads = 1;
-  Pace pace;                    ///< the median of three turns
-  std::string bound;            ///< name of the stage whose bytes per second bound this one; or ""
-  double bound_per_second = 0;  ///< bytes
-  double bytes_per_second() const { return static_cast<double>(pace.out) / pace.seconds; }
-  double of_bound() const { return bytes_per_second() / bound_per_second; }
+  Pace pace;           ///< the median of three turns
+  bool waits = false;  ///< for a disk, so that its speed is by the clock; else it is by CPU time
+  std::string bound;   ///< name of the stage whose speed bounds this one, or ""
+  double bound_speed = 0;
+  /// Bytes written per second, or per second of CPU time: what other programs run meanwhile on the
+  /// same cores then matters little.
+  double speed() const { return static_cast<double>(pace.out) / (waits ? pace.seconds : pace.cpu); }
+  double of_bound() const { return speed() / bound_speed; }
 };
 
 /// How much of a file the system had in memory, from 0 to 1.
