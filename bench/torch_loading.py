@@ -20,7 +20,7 @@ The pipelines, each as an expert would write it:
 
 Pillow's and OpenCV's workers send bytes, and the main process makes them normalised floats: a
 quarter of the memory to move, which gains more than it costs. All run with libc's allocator;
-jemalloc was no faster.
+jemalloc was no faster in two short runs on a busy machine.
 """
 
 import argparse
