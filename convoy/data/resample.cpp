@@ -171,17 +171,16 @@ struct JitterArgs {
   float* values;
 };
 
-// Eight pixels of all planes, black beyond the end.
-template <size_t kChannels>
+// Eight pixels of all planes, or, at the end, those that are left and black.
+template <size_t kChannels, bool kWhole>
 CONVOY_BODY std::array<Vec, 3> load_pixels(const JitterArgs& a, int64_t at) {
   std::array<Vec, 3> v{};
-  const auto bytes = static_cast<size_t>(std::min(kLanes, a.plane - at)) * sizeof(float);
   for (size_t c = 0; c < kChannels; ++c) {
     const float* const from = a.values + static_cast<int64_t>(c) * a.plane + at;
-    if (bytes == sizeof(Vec)) {
+    if (kWhole) {
       v[c] = load(from);
     } else {
-      std::memcpy(&v[c], from, bytes);
+      std::memcpy(&v[c], from, static_cast<size_t>(a.plane - at) * sizeof(float));
     }
   }
   if (kChannels == 1) v[1] = v[2] = v[0];
@@ -197,30 +196,42 @@ CONVOY_BODY double grey_sum(const JitterArgs& a) {
   for (int64_t begin = 0; begin < a.plane; begin += kPiece) {
     Vec part{};
     const int64_t end = std::min(a.plane, begin + kPiece);
-    for (int64_t at = begin; at < end; at += kLanes) part += grey_of(load_pixels<kChannels>(a, at));
+    int64_t at = begin;
+    for (; at + kLanes <= end; at += kLanes) part += grey_of(load_pixels<kChannels, true>(a, at));
+    if (at < end) part += grey_of(load_pixels<kChannels, false>(a, at));
     for (int64_t lane = 0; lane < kLanes; ++lane) sum += static_cast<double>(part[lane]);
   }
   return sum;
 }
 
-template <size_t kChannels>
-CONVOY_BODY void jitter_body(const JitterArgs& a) {
-  const float contrast = a.jitter.contrast;
+template <size_t kChannels, bool kWhole>
+CONVOY_BODY void jitter_pixels(const JitterArgs& a, float base, int64_t at) {
   const float saturation = a.jitter.saturation;
+  std::array<Vec, 3> v = load_pixels<kChannels, kWhole>(a, at);
+  for (Vec& colour : v) colour = clamped(colour * a.jitter.contrast + base);
+  const Vec grey = grey_of(v) * (1 - saturation);
+  for (size_t c = 0; c < kChannels; ++c) {
+    const Vec changed = clamped(v[c] * saturation + grey);
+    const Vec result = changed * a.affine.scale[c] + a.affine.shift[c];
+    float* const to = a.values + static_cast<int64_t>(c) * a.plane + at;
+    if (kWhole) {
+      store(to, result);
+    } else {
+      std::memcpy(to, &result, static_cast<size_t>(a.plane - at) * sizeof(float));
+    }
+  }
+}
+
+template <size_t kChannels>
+CONVOY_BODY void jitter_body(const JitterArgs& given) {
+  const JitterArgs a = given;  // a copy: what is stored below cannot change it
+  const float contrast = a.jitter.contrast;
   const float mean =
       contrast == 1 ? 0 : static_cast<float>(grey_sum<kChannels>(a) / static_cast<double>(a.plane));
   const float base = (1 - contrast) * mean;
-  for (int64_t at = 0; at < a.plane; at += kLanes) {
-    std::array<Vec, 3> v = load_pixels<kChannels>(a, at);
-    for (Vec& colour : v) colour = clamped(colour * contrast + base);
-    const Vec grey = grey_of(v) * (1 - saturation);
-    const auto bytes = static_cast<size_t>(std::min(kLanes, a.plane - at)) * sizeof(float);
-    for (size_t c = 0; c < kChannels; ++c) {
-      const Vec changed = clamped(v[c] * saturation + grey);
-      const Vec result = changed * a.affine.scale[c] + a.affine.shift[c];
-      std::memcpy(a.values + static_cast<int64_t>(c) * a.plane + at, &result, bytes);
-    }
-  }
+  int64_t at = 0;
+  for (; at + kLanes <= a.plane; at += kLanes) jitter_pixels<kChannels, true>(a, base, at);
+  if (at < a.plane) jitter_pixels<kChannels, false>(a, base, at);
 }
 
 // NOLINTBEGIN(bugprone-macro-parentheses): `attribute` is one

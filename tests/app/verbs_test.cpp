@@ -15,9 +15,17 @@ using testing::Not;
 class Verbs : public Program {};
 
 TEST_F(Verbs, AllHaveHelp) {
-  const std::vector<std::vector<std::string>> verbs{
-      {},         {"train"}, {"eval"},          {"bench"},           {"bench", "model"},
-      {"config"}, {"info"},  {"bench", "peak"}, {"bench", "layers"}, {"import-cifar"}};
+  const std::vector<std::vector<std::string>> verbs{{},
+                                                    {"train"},
+                                                    {"eval"},
+                                                    {"bench"},
+                                                    {"bench", "model"},
+                                                    {"config"},
+                                                    {"info"},
+                                                    {"bench", "peak"},
+                                                    {"bench", "layers"},
+                                                    {"import-cifar"},
+                                                    {"bench", "data"}};
   for (std::vector<std::string> arguments : verbs) {
     arguments.emplace_back("--help");
     const Outcome outcome = convoy(arguments);
