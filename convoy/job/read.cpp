@@ -7,9 +7,11 @@
 #include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/text.hpp"
@@ -30,11 +32,44 @@ struct Origin {
   std::string name;
   bool has_lines;
 
-  std::string at(const YAML::Node& node) const {
-    const YAML::Mark mark = node.Mark();
+  std::string at(const YAML::Node& node) const { return at(node.Mark()); }
+  std::string at(const YAML::Mark& mark) const {
     return has_lines && !mark.is_null() ? fmt::format("{}:{}", name, mark.line + 1) : name;
   }
 };
+
+/// Only looks where documents begin.
+class Documents final : public YAML::EventHandler {
+ public:
+  const std::vector<YAML::Mark>& begins() const { return begins_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { begins_.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/,
+                       YAML::anchor_t /*anchor*/, YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::vector<YAML::Mark> begins_;
+};
+
+/// Where the first and, if there is one, the second document begin. No further: behind some broken
+/// text yaml-cpp finds one empty document after the other, and never an end.
+std::vector<YAML::Mark> first_documents(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Documents documents;
+  while (documents.begins().size() < 2 && parser.HandleNextDocument(documents)) {
+  }
+  return documents.begins();
+}
 
 /// Counts nodes as a reader that follows aliases meets them. Aliases can nest, even in themselves,
 /// so a small file can stand for a tree too large to walk.
@@ -151,14 +186,14 @@ bool Reader::are_fine(std::initializer_list<std::string_view> keys) const {
 YAML::Node Reader::load(const std::string& text, const Origin& origin) {
   const YAML::Node none(YAML::NodeType::Undefined);
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      complain(origin.at(documents[1]), "", "a second document begins; a job is one");
+    const std::vector<YAML::Mark> begins = first_documents(text);
+    if (begins.size() > 1) {
+      complain(origin.at(begins[1]), "", "a second document begins; a job is one");
       return none;
     }
-    if (documents.empty()) return YAML::Node(YAML::NodeType::Null);
+    YAML::Node document = YAML::Load(text);
     int budget = kMostNodes;
-    if (is_bounded(documents[0], budget)) return documents[0];
+    if (is_bounded(document, budget)) return document;
     complain(origin.name, "",
              fmt::format("more than {} values or {} levels, aliases followed; no job needs that",
                          kMostNodes, kDeepest));

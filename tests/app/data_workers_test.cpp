@@ -84,14 +84,14 @@ TEST_F(DataWorkers, GiveTheBitsOfOneHoweverTheyHoldTheSamples) {
   const Outcome alone = train_on(1, "one");
   ASSERT_EQ(alone.code, 0) << alone.all();
   EXPECT_THAT(alone.out, HasSubstr("samples in memory: "));
-  using Case = std::tuple<int, int, int>;
-  for (const auto& [workers, copies, shuffle_epochs] :
-       {Case{2, 1, 0}, Case{2, 1, 1}, Case{2, 2, 1}, Case{3, 1, 1}, Case{3, 2, 0}, Case{5, 1, 0},
-        Case{5, 1, 1}, Case{5, 2, 1}, Case{5, 5, 0}}) {
-    const std::string run = fmt::format("{}-{}-{}", workers, copies, shuffle_epochs);
-    const Outcome outcome = train_on(workers, run,
-                                     {fmt::format("data.copies={}", copies),
-                                      fmt::format("data.shuffle_epochs={}", shuffle_epochs)});
+  using Case = std::tuple<int, int, std::string>;
+  for (const auto& [workers, copies, exchange] :
+       {Case{2, 1, "fetch"}, Case{2, 1, "shuffle"}, Case{2, 2, "shuffle"}, Case{3, 1, "shuffle"},
+        Case{3, 2, "auto"}, Case{5, 1, "fetch"}, Case{5, 1, "shuffle"}, Case{5, 2, "shuffle"},
+        Case{5, 5, "auto"}}) {
+    const std::string run = fmt::format("{}-{}-{}", workers, copies, exchange);
+    const Outcome outcome = train_on(
+        workers, run, {fmt::format("data.copies={}", copies), "data.exchange=" + exchange});
     ASSERT_EQ(outcome.code, 0) << outcome.all();
     EXPECT_TRUE(tensors(run) == tensors("one")) << run << " gives other weights";
     EXPECT_THAT(outcome.out, HasSubstr("samples in memory"));
@@ -101,8 +101,8 @@ TEST_F(DataWorkers, GiveTheBitsOfOneHoweverTheyHoldTheSamples) {
     if (workers == 5) continue;  // worker 0, of whom this is, has no grains
     const bool exchanges = copies < workers;
     EXPECT_EQ(store.front().at("fetched_records") > 0, exchanges) << run;
-    EXPECT_EQ(store.front().at("shuffles") > 0, exchanges && shuffle_epochs > 0) << run;
-    EXPECT_EQ(store.front().at("moved_bytes") > 0, exchanges && shuffle_epochs > 0) << run;
+    EXPECT_EQ(store.front().at("shuffles") > 0, exchanges && exchange == "shuffle") << run;
+    EXPECT_EQ(store.front().at("moved_bytes") > 0, exchanges && exchange == "shuffle") << run;
   }
 }
 
@@ -110,7 +110,7 @@ TEST_F(DataWorkers, GiveTheBitsOfOneWithUnequalShares) {
   ASSERT_EQ(train_on(1, "one").code, 0);
   for (const std::string shares : {"[0, 4]", "[3, 1]"}) {
     const Outcome outcome =
-        train_on(2, shares, {"sync.shares=" + shares, "data.copies=1", "data.shuffle_epochs=1"});
+        train_on(2, shares, {"sync.shares=" + shares, "data.copies=1", "data.exchange=shuffle"});
     ASSERT_EQ(outcome.code, 0) << outcome.all();
     EXPECT_TRUE(tensors(shares) == tensors("one")) << shares;
   }
@@ -136,7 +136,7 @@ TEST_F(DataWorkers, RefuseMoreCopiesThanTheyAre) {
 TEST_F(DataWorkers, GoOnOnAnotherNumberOfThem) {
   ASSERT_EQ(train_on(1, "one").code, 0);
   const Outcome three =
-      train_on(3, "run", {"train.max_steps=5", "data.copies=1", "data.shuffle_epochs=1"});
+      train_on(3, "run", {"train.max_steps=5", "data.copies=1", "data.exchange=shuffle"});
   ASSERT_EQ(three.code, 0) << three.all();
   const Outcome two = resume_on(2, "run", "train.max_steps=8");
   ASSERT_EQ(two.code, 0) << two.all();
@@ -174,13 +174,13 @@ TEST_F(DataWorkers, LeaveOutDamagedSamplesAndCountThem) {
   const Outcome alone = train_on(1, "one", settings);
   ASSERT_EQ(alone.code, 0) << alone.all();
   EXPECT_THAT(alone.out, HasSubstr("3 damaged samples left out"));
-  using Case = std::tuple<int, int, int>;
-  for (const auto& [workers, copies, shuffle_epochs] :
-       {Case{2, 2, 0}, Case{3, 1, 1}, Case{5, 1, 0}}) {
+  using Case = std::tuple<int, int, std::string>;
+  for (const auto& [workers, copies, exchange] :
+       {Case{2, 2, "fetch"}, Case{3, 1, "shuffle"}, Case{5, 1, "fetch"}}) {
     const std::string run = fmt::format("{}-{}", workers, copies);
-    const Outcome outcome = train_on(workers, run,
-                                     {"data.bad=skip", fmt::format("data.copies={}", copies),
-                                      fmt::format("data.shuffle_epochs={}", shuffle_epochs)});
+    const Outcome outcome = train_on(
+        workers, run,
+        {"data.bad=skip", fmt::format("data.copies={}", copies), "data.exchange=" + exchange});
     ASSERT_EQ(outcome.code, 0) << outcome.all();
     EXPECT_TRUE(tensors(run) == tensors("one")) << run;
     EXPECT_THAT(outcome.out, HasSubstr("3 damaged samples left out")) << run;
@@ -242,7 +242,7 @@ TEST_F(DataWorkers, TrainOnPhotographs) {
                                           "model=resnet-20", "train.max_steps=1",
                                           "train.eval_every=off"};
   std::vector<std::string> shared = settings;
-  shared.insert(shared.end(), {"data.copies=1", "data.shuffle_epochs=1"});
+  shared.insert(shared.end(), {"data.copies=1", "data.exchange=shuffle"});
   const Outcome alone = train_on(1, "one", settings);
   ASSERT_EQ(alone.code, 0) << alone.all();
   const Outcome three = train_on(3, "three", shared);
