@@ -64,8 +64,10 @@ void CommThread::run() {
   constexpr int kLooks = 4;  // after something has ended, before it sleeps
   try {
     int looks = 0;
-    while (!stop_) {
+    for (;;) {
+      // Before it looks for an end or a post, or it could sleep through the call that came with it.
       const uint64_t seen = wake_.load(std::memory_order_acquire);
+      if (stop_) break;
       take_posts();
       if (running_.empty()) {
         if (top_.load() == nullptr) wake_.wait(seen, std::memory_order_acquire);
