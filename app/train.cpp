@@ -112,8 +112,7 @@ void print_summary(std::FILE* out, const train::Summary& s, const train::Prepare
                       to_string(s.peak), to_string(p.planned.plan.peak()), to_string(s.waited),
                       100 * s.waited_part);
   if (s.bad > 0) {
-    text += fmt::format("{} left out; events.jsonl names them\n",
-                        plural(s.bad, "damaged sample"));
+    text += fmt::format("{} left out; events.jsonl names them\n", plural(s.bad, "damaged sample"));
   }
   if (s.exchanging.value > 0) {
     text += fmt::format("exchanging with other hosts took {}, of which lanes waited {}\n",
