@@ -10,7 +10,7 @@
 namespace convoy::comm {
 
 CommThread::CommThread(Seconds deadline, Seconds pause)
-    : deadline_(deadline), pause_(pause), thread_([this] { run(); }) {}
+    : deadline_(deadline), pause_(pause.value), thread_([this] { run(); }) {}
 
 CommThread::~CommThread() {
   stop_ = true;
@@ -77,7 +77,8 @@ void CommThread::run() {
       const bool ended = advance_all();
       looks = ended ? 0 : looks + 1;
       if (looks > kLooks) {
-        std::this_thread::sleep_for(std::chrono::duration<double>(pause_.value));
+        std::this_thread::sleep_for(
+            std::chrono::duration<double>(pause_.load(std::memory_order_relaxed)));
       }
       const Seconds after = now();
       busy_ns_.fetch_add(static_cast<int64_t>((after - before).value * 1e9));

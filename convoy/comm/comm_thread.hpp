@@ -31,6 +31,9 @@ class CommThread {
   /// what it returns is driven to its end. `what` names it in messages.
   void post(std::string what, std::function<Task()> make);
 
+  /// From any thread, tasks included: another pause from now on.
+  void set_pause(Seconds pause) { pause_.store(pause.value, std::memory_order_relaxed); }
+
   /// Throws what a task threw, if one did; the thread is of no use any more then.
   void rethrow() const;
   bool failed() const { return failed_.load(std::memory_order_acquire); }
@@ -54,7 +57,7 @@ class CommThread {
   bool advance_all();
 
   Seconds deadline_;
-  Seconds pause_;
+  std::atomic<double> pause_;        // s
   std::atomic<Post*> top_{nullptr};  // last one first
   std::atomic<uint64_t> wake_{0};
   std::atomic<bool> stop_{false};

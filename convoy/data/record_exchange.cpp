@@ -28,6 +28,7 @@ constexpr size_t kLongestMessage = size_t{1} << 30;
 
 /// Records are fetched steps ahead, so it matters little when the thread looks at them.
 constexpr Seconds kPause{500e-6};
+constexpr Seconds kShortPause{10e-6};
 
 /// Nobody waits for the thread itself: a step ahead may take as long as an evaluation in between.
 constexpr Seconds kNoDeadline{std::numeric_limits<double>::infinity()};
@@ -413,7 +414,10 @@ comm::Task RecordExchange::shuffle(int64_t step) {
     moved_ = now();
   };
   comm::Task all = comm::alltoall(*members_, std::move(streams), options_.segment, kShuffle);
+  // Soon everybody waits for it, and MPI moves long messages only while it is asked.
+  thread_.set_pause(kShortPause);
   co_await std::move(all);
+  thread_.set_pause(kPause);
   holders_ = std::move(after);
   {
     const std::lock_guard lock(mutex_);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <optional>
@@ -317,8 +318,20 @@ class Training {
     summary_.bad = p_.source.bad->count();
   }
 
-  void write_store(const data::StoreCounters& c) {
+  /// Of all workers together; collective.
+  void write_store(const data::StoreCounters& own) {
     if (p_.store.copies == 0) return;
+    data::StoreCounters c;
+    for (const auto& bytes : team_.gather(std::as_bytes(std::span(&own, 1)), "ending the store")) {
+      data::StoreCounters one;
+      std::memcpy(&one, bytes.data(), sizeof one);
+      c.fetched_records += one.fetched_records;
+      c.fetched += one.fetched;
+      c.moved_records += one.moved_records;
+      c.moved += one.moved;
+      c.shuffles = std::max(c.shuffles, one.shuffles);
+      c.shuffling = std::max(c.shuffling, one.shuffling);
+    }
     write_event("store", {{"step", at_.step},
                           {"copies", p_.store.copies},
                           {"fetched_records", c.fetched_records},
