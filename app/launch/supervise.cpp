@@ -85,7 +85,6 @@ class Supervisor {
   void end_orphans();
   void report() const;
   int exit_code() const;
-  bool gave_up() const { return !kill_ && give_up_ != kNever && WIFSIGNALED(*status_); }
 
   int signals_ = -1;                // a signalfd
   std::array<int, 2> err_{-1, -1};  // mpirun's stderr
@@ -98,6 +97,7 @@ class Supervisor {
   bool kill_ = false;
   Seconds next_ = kNever;     // when to ask again, or to kill
   Seconds give_up_ = kNever;  // when mpirun should have ended what it said it would
+  bool gave_up_ = false;
 };
 
 Supervisor::Supervisor(std::vector<std::string> command, std::vector<std::string> variables)
@@ -173,7 +173,10 @@ void Supervisor::wait_for_something() {
   }
   if (now() >= next_) repeat_or_kill();
   if (filter_.aborting() && give_up_ == kNever) give_up_ = now() + kAbortWithin;
-  if (now() >= give_up_) ::kill(mpirun_, SIGKILL);
+  if (now() >= give_up_) {
+    gave_up_ = !kill_;
+    ::kill(mpirun_, SIGKILL);
+  }
 }
 
 void Supervisor::on_signal(int number) {
@@ -243,7 +246,7 @@ void Supervisor::report() const {
         "to "
         "it is, or a firewall is between\n");
   }
-  if (gave_up()) {
+  if (gave_up_) {
     say("convoy: a host does not answer any more; what still runs there ends when it notices\n");
   } else if (WIFSIGNALED(*status_) && asked_ == 0) {
     say(fmt::format("convoy: mpirun was killed (SIG{}); its workers were ended\n",
@@ -267,7 +270,7 @@ void Supervisor::report() const {
 }
 
 int Supervisor::exit_code() const {
-  if (gave_up()) return 1;
+  if (gave_up_) return 1;
   if (kill_ || (asked_ != 0 && WIFSIGNALED(*status_))) return 128 + asked_;
   if (WIFSIGNALED(*status_)) return 1;
   const int code = WEXITSTATUS(*status_);
