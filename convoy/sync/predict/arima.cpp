@@ -63,8 +63,7 @@ void Arima::learn(double surprise) {
     weights_[i] += gain[i] * surprise;
     for (size_t j = 0; j < kTerms; ++j) {
       covariance_[i][j] =
-          std::clamp((covariance_[i][j] - gain[i] * projected[j]) / kForget, -most,
- most);
+          std::clamp((covariance_[i][j] - gain[i] * projected[j]) / kForget, -most, most);
     }
   }
   weights_[kPast] = std::clamp(weights_[kPast], -kMostMoving, kMostMoving);

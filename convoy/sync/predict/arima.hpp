@@ -1,7 +1,8 @@
 #pragma once
 // ARIMA(3,1,1): the change of speed is a mixture of the last changes and of the last surprise,
 //
-//   d_t = v_t − v_{t−1},   d̂_t = a_1 d_{t−1} + a_2 d_{t−2} + a_3 d_{t−3} + b e_{t−1},   e_t = d_t − d̂_t
+//   d_t = v_t − v_{t−1},   d̂_t = a_1 d_{t−1} + a_2 d_{t−2} + a_3 d_{t−3} + b e_{t−1},   e_t = d_t −
+//   d̂_t
 //
 // fitted after every step by recursive extended least squares: with φ the four regressors and
 // forgetting factor f,

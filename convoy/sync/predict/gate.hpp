@@ -21,9 +21,7 @@ class Gate {
     const double chance = doubt_ * std::sqrt(chance_);
     return std::clamp((agreement_ - chance) / advice_, 0.0, 1.0);
   }
-  double mix(double careful, double clever) const {
-    return careful + open() * (clever - careful);
-  }
+  double mix(double careful, double clever) const { return careful + open() * (clever - careful); }
   void learn(double careful, double clever, double came) {
     const double r = clever - careful;
     const double e = came - careful;

@@ -11,7 +11,7 @@ constexpr std::array<double, 3> kNewest{0.5, 0.2, 0.05};
 constexpr int64_t kFirst = 6;
 constexpr double kForget = 0.995;
 constexpr double kAverageDoubt = 1;
-constexpr double kNetworkDoubt = 1;
+constexpr double kNetworkDoubt = 0.4;
 // Variances of the weights before anything was seen.
 constexpr double kLinearUnsure = 0.05;
 constexpr double kHiddenUnsure = 0.1;

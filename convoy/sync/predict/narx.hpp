@@ -1,6 +1,6 @@
 #pragma once
-// NARX: a nonlinear autoregressive model with exogenous inputs (Lin et al. 1996; for shares: Chen et
-// al., LB-BSP). It sees past speeds, and past *and current* CPU and memory: when load is visible
+// NARX: a nonlinear autoregressive model with exogenous inputs (Lin et al. 1996; for shares: Chen
+// et al., LB-BSP). It sees past speeds, and past *and current* CPU and memory: when load is visible
 // before it slows a worker, it is the only predictor that can know.
 //
 //   u  = (v_{t−1} … v_{t−4},  cpu_t, cpu_{t−1}, cpu_{t−2},  mem_t, mem_{t−1},  1)     normalised

@@ -117,8 +117,7 @@ void Recurrent::train(double target) {
     for (size_t i = 0; i < kCells; ++i) {
       const double by_c = by_state[i] * cell.z[i] * (1 - cell.c[i] * cell.c[i]);
       back(weights_.candidate, gradient.candidate, i, by_c, kept, by_kept);
-      const double by_z =
-          by_state[i] * (cell.c[i] - cell.before[i]) * cell.z[i] * (1 - cell.z[i]);
+      const double by_z = by_state[i] * (cell.c[i] - cell.before[i]) * cell.z[i] * (1 - cell.z[i]);
       back(weights_.update, gradient.update, i, by_z, cell.before, by_before);
       by_before[i] += by_state[i] * (1 - cell.z[i]);
     }

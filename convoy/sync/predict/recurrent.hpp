@@ -1,6 +1,6 @@
 #pragma once
-// A small recurrent network: one gated recurrent unit (Cho et al. 2014) of eight cells that reads the
-// last speed and the current load, and says how speed will change.
+// A small recurrent network: one gated recurrent unit (Cho et al. 2014) of eight cells that reads
+// the last speed and the current load, and says how speed will change.
 //
 //   x = (v_{t−1}, cpu_t, mem_t, 1)  normalised       z = σ(W_z x + U_z h)     r = σ(W_r x + U_r h)
 //   c = tanh(W_c x + U_c (r∘h))                      h ← (1 − z)∘h + z∘c      ŷ = o·h

@@ -61,8 +61,10 @@ std::vector<TarFile> read_tar(const std::string& archive, std::span<const uint8_
     const auto header = bytes.subspan(at, kBlock);
     if (std::all_of(header.begin(), header.end(), [](uint8_t byte) { return byte == 0; })) break;
     if (number(header, kSum) != sum_of(header)) {
-      refuse("{}: expected the header of a file in a tar archive at byte {}, found one whose "
-             "checksum is wrong", archive, at);
+      refuse(
+          "{}: expected the header of a file in a tar archive at byte {}, found one whose "
+          "checksum is wrong",
+          archive, at);
     }
     const std::optional<uint64_t> size = number(header, kSize);
     const size_t rest = bytes.size() - at - kBlock;

@@ -106,9 +106,10 @@ std::vector<WorkerTrace> read_minibatches(const std::string& file, string_view t
     Worker& worker = by_number[static_cast<int64_t>(lines.number(1, "worker", 0, 1e6))];
     const double iteration = lines.number(3, "the iteration (time)", 0, kMostTime);
     if (iteration < worker.iteration) {
-      lines.wrong(fmt::format("column 4: expected an iteration not before {}, the last of this "
-                              "worker; found {}",
-                              worker.iteration, iteration));
+      lines.wrong(
+          fmt::format("column 4: expected an iteration not before {}, the last of this "
+                      "worker; found {}",
+                      worker.iteration, iteration));
     }
     worker.iteration = iteration;
     const double speed = 1 / lines.number(4, "batch_time_norm", 1e-9, kMostTime);
@@ -152,8 +153,8 @@ std::vector<WorkerTrace> read_usage(const std::string& file, string_view text) {
   std::map<std::string, LoadSteps, std::less<>> by_machine;
   Lines lines(file, text, ',');
   while (lines.next()) {
-    lines.expect_columns(
-        kUsageColumns, "machine_id,time_stamp,cpu,mem,mem_gps,mkpi,net_in,net_out,disk_io");
+    lines.expect_columns(kUsageColumns,
+                         "machine_id,time_stamp,cpu,mem,mem_gps,mkpi,net_in,net_out,disk_io");
     if (lines.field(0).empty()) lines.wrong("column 1: expected a machine's name, found none");
     auto at = by_machine.find(lines.field(0));
     if (at == by_machine.end()) at = by_machine.emplace(lines.field(0), LoadSteps{}).first;
@@ -161,9 +162,10 @@ std::vector<WorkerTrace> read_usage(const std::string& file, string_view text) {
     const double cpu = lines.number(2, "CPU in use in percent", 0, kMostPercent);
     const double memory = lines.number(3, "memory in use in percent", 0, kMostPercent);
     if (!at->second.add(time, sane_load({1 - cpu / 100, 1 - memory / 100}))) {
-      lines.wrong(fmt::format("column 2: expected a time not before {}, the last one of {}; found "
-                              "{}",
-                              at->second.last_time(), at->first, time));
+      lines.wrong(
+          fmt::format("column 2: expected a time not before {}, the last one of {}; found "
+                      "{}",
+                      at->second.last_time(), at->first, time));
     }
   }
   std::vector<WorkerTrace> workers;
@@ -281,8 +283,8 @@ Trace noise_trace(int workers, int steps, uint64_t seed) {
     WorkerTrace worker{fmt::format("worker {}", w), {}};
     const double own = 0.5 + random.uniform();
     for (int t = 0; t < steps; ++t) {
-      worker.steps.push_back({own * (1 + kNoise * random.normal()),
-                              {random.uniform(), random.uniform()}});
+      worker.steps.push_back(
+          {own * (1 + kNoise * random.normal()), {random.uniform(), random.uniform()}});
     }
     trace.workers.push_back(std::move(worker));
   }

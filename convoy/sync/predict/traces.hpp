@@ -2,8 +2,8 @@
 // Records of how fast workers were, and what their machines had free, to try predictors on.
 //
 // Three public kinds are read, recognised by their content, plain or gzipped:
-//   mini-batch times   Alibaba PAI 2020: measured time of each worker's mini-batches, nothing on load
-//   machine usage      Alibaba 2018: CPU and memory in use per machine, without a header
+//   mini-batch times   Alibaba PAI 2020: measured time of each worker's mini-batches, nothing on
+//   load machine usage      Alibaba 2018: CPU and memory in use per machine, without a header
 //   Bitbrains          GWA-T-12: one `;`-separated file per virtual machine, alone or in a tar
 //
 // The last two know load only, and load is not speed. Their stand-in for the speed of a step is the
