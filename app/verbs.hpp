@@ -20,6 +20,7 @@ void add_bench(CLI::App& app, Run& run, const Arguments& called);
 void add_bench_conv(CLI::App& bench, Run& run);
 void add_bench_allreduce(CLI::App& bench, Run& run);
 void add_bench_lowering(CLI::App& bench, Run& run);
+void add_bench_predictors(CLI::App& bench, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);
