@@ -80,53 +80,68 @@ TEST(ShareFeedback, KeepsBoundsAndIgnoresStepsWithNonsense) {
   }
 }
 
-/// Moves in so many steps of speeds around these with white noise.
-int moves(SteadyShares& steady, const std::vector<double>& speeds, double noise, int steps,
-          Stream& random) {
-  int count = 0;
-  const std::vector<ShareBounds> bounds(speeds.size());
-  for (int step = 0; step < steps; ++step) {
-    std::vector<double> now = speeds;
-    for (double& speed : now) speed *= std::max(0.1, 1 + noise * random.normal());
-    steady.decide(256, now, bounds);
-    count += steady.moved() ? 1 : 0;
+/// A worker's speed is predicted to be its last one, as it was with noise.
+class Noisy {
+ public:
+  explicit Noisy(double noise) : noise_(noise) {}
+
+  /// Moves in so many steps.
+  int run(const std::vector<double>& speeds, int steps) {
+    int moves = 0;
+    const std::vector<ShareBounds> bounds(speeds.size());
+    for (int step = 0; step < steps; ++step) {
+      if (last_.empty()) last_ = draw(speeds);
+      steady_.decide(256, last_, bounds);
+      moves += steady_.moved() ? 1 : 0;
+      last_ = draw(speeds);
+      steady_.came(last_);
+    }
+    return moves;
   }
-  return count;
-}
+  SteadyShares& steady() { return steady_; }
+
+ private:
+  std::vector<double> draw(std::vector<double> speeds) {
+    for (double& speed : speeds) speed *= std::max(0.1, 1 + noise_ * random_.normal());
+    return speeds;
+  }
+
+  double noise_;
+  Stream random_{4, Purpose::test};
+  SteadyShares steady_;
+  std::vector<double> last_;
+};
 
 TEST(SteadyShares, NoiseDoesNotMoveThem) {
   for (const double noise : {0.01, 0.03, 0.1}) {
-    Stream random(4, Purpose::test);
-    SteadyShares steady;
-    moves(steady, {1, 1, 2, 2}, noise, 50, random);
-    EXPECT_LE(moves(steady, {1, 1, 2, 2}, noise, 1000, random), 30) << noise;
-    EXPECT_NEAR(steady.noise(), noise, 0.4 * noise);
+    Noisy noisy(noise);
+    noisy.run({1, 1, 2, 2}, 100);
+    EXPECT_LE(noisy.run({1, 1, 2, 2}, 1000), 20) << noise;
   }
 }
 
 TEST(SteadyShares, QuietWorkersAreNeverMoved) {
-  Stream random(5, Purpose::test);
-  SteadyShares steady;
-  moves(steady, {1, 1.5}, 0.001, 1, random);
-  EXPECT_EQ(moves(steady, {1, 1.5}, 0.001, 1000, random), 0);
+  Noisy noisy(0.001);
+  noisy.run({1, 1.5}, 1);
+  EXPECT_EQ(noisy.run({1, 1.5}, 1000), 0);
 }
 
 TEST(SteadyShares, ALargeChangeMovesThemAtOnce) {
-  Stream random(6, Purpose::test);
-  SteadyShares steady;
-  moves(steady, {1, 1, 1}, 0.03, 200, random);
-  EXPECT_EQ(moves(steady, {1, 1, 0.5}, 0.03, 1, random), 1);
-  EXPECT_GT(steady.gain(), 0.3);
+  Noisy noisy(0.03);
+  noisy.run({1, 1, 1}, 200);
+  noisy.run({1, 1, 0.5}, 1);  // nobody could know
+  EXPECT_EQ(noisy.run({1, 1, 0.5}, 1), 1);
+  EXPECT_GT(noisy.steady().gain(), 0.3);
 }
 
 TEST(SteadyShares, ASmallChangeThatStaysMovesThemInTime) {
-  Stream random(7, Purpose::test);
-  SteadyShares steady;
-  const std::vector<double> after{1, 1, 0.92};
-  moves(steady, {1, 1, 1}, 0.05, 200, random);
-  moves(steady, after, 0.05, 100, random);
-  const std::vector<int64_t> shares = steady.decide(256, after, std::vector<ShareBounds>(3)).grains;
-  EXPECT_LE(longest(shares, after), 1.025 * 256 / 2.92);
+  Noisy noisy(0.05);
+  const std::vector<double> after{1, 1, 0.9};
+  noisy.run({1, 1, 1}, 200);
+  noisy.run(after, 150);
+  const std::vector<int64_t> shares =
+      noisy.steady().decide(256, after, std::vector<ShareBounds>(3)).grains;
+  EXPECT_LE(longest(shares, after), 1.04 * 256 / 2.9);
 }
 
 TEST(SteadyShares, AreMadeAnewWhenTheyNoLongerFit) {

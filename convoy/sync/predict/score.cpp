@@ -63,16 +63,19 @@ void run_group(Workers workers, std::span<const std::vector<double>> predictions
   const Shares equal = equal_shares(grains, bounds);
   SteadyShares steady;
   std::vector<TimeProfile> came(n);
+  std::vector<double> speeds(n);
   std::vector<double> predicted(n);
   for (size_t t = 1; t < steps; ++t) {
     for (size_t i = 0; i < n; ++i) {
-      came[i] = TimeProfile::of_speed(workers[i].steps[t].speed);
+      speeds[i] = workers[i].steps[t].speed;
+      came[i] = TimeProfile::of_speed(speeds[i]);
       predicted[i] = predictions[i][t];
     }
     const Shares balanced = proportional_shares(grains, std::span<const double>(predicted), bounds);
     times.predicted += slowest(balanced.grains, came).value;
     times.steady += slowest(steady.decide(grains, predicted, bounds).grains, came).value;
     times.moves += steady.moved() ? 1 : 0;
+    steady.came(speeds);
     times.equal += slowest(equal.grains, came).value;
     times.ideal += slowest(equal_finish(grains, came, bounds).grains, came).value;
     ++times.steps;
