@@ -11,7 +11,7 @@
 namespace convoy::sync {
 namespace {
 
-constexpr double kForget = 0.98;
+constexpr double kForget = 0.99;
 // A candidate takes over when its recent error is below this part of the chosen one's: those that
 // are as good as each other do not take turns.
 constexpr double kBetter = 0.98;
