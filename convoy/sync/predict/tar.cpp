@@ -76,7 +76,7 @@ std::vector<TarFile> read_tar(const std::string& archive, std::span<const uint8_
     if (type == '0' || type == '\0') {
       std::string name(text(header, kName));
       if (const std::string_view prefix = text(header, kPrefix); !prefix.empty()) {
-        name = std::string(prefix) + "/" + name;
+        name.insert(0, fmt::format("{}/", prefix));
       }
       files.push_back({std::move(name), bytes.subspan(at + kBlock, *size)});
     }

@@ -169,6 +169,7 @@ std::vector<WorkerTrace> read_usage(const std::string& file, string_view text) {
     }
   }
   std::vector<WorkerTrace> workers;
+  workers.reserve(by_machine.size());
   for (auto& [name, steps] : by_machine) workers.push_back({name, steps.take()});
   return workers;
 }
