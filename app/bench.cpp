@@ -268,6 +268,7 @@ void add_bench(CLI::App& app, Run& run, const Arguments& called) {
   add_bench_allreduce(*bench, run);
   add_bench_lowering(*bench, run);
   add_bench_data(*bench, run, called);
+  add_bench_predictors(*bench, run);
   auto* peak = bench->add_subcommand("peak", "What the cores can do at most: FMA and copy rates");
   peak->add_flag("--json", a->json, "Print one JSON object");
   peak->callback([&run, a] { run = [a] { return bench_peak(a->json); }; });

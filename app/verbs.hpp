@@ -21,6 +21,7 @@ void add_bench_conv(CLI::App& bench, Run& run);
 void add_bench_allreduce(CLI::App& bench, Run& run);
 void add_bench_lowering(CLI::App& bench, Run& run);
 void add_bench_data(CLI::App& bench, Run& run, const Arguments& called);
+void add_bench_predictors(CLI::App& bench, Run& run);
 void add_plan(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
 void add_info(CLI::App& app, Run& run);

@@ -25,7 +25,8 @@ TEST_F(Verbs, AllHaveHelp) {
                                                     {"bench", "peak"},
                                                     {"bench", "layers"},
                                                     {"import-cifar"},
-                                                    {"bench", "data"}};
+                                                    {"bench", "data"},
+                                                    {"bench", "predictors"}};
   for (std::vector<std::string> arguments : verbs) {
     arguments.emplace_back("--help");
     const Outcome outcome = convoy(arguments);
@@ -108,6 +109,36 @@ TEST_F(Verbs, BenchLoweringMeasuresImagesTogetherAndPartitions) {
   EXPECT_EQ(rows[0].at("times_per_image"), 1.0);
   EXPECT_EQ(rows[4].at("partitions"), 2);
   EXPECT_EQ(convoy({"bench", "lowering", "lenet", "--batch", "7", "--threads", "2"}).code, 2);
+}
+
+TEST_F(Verbs, BenchPredictorsComparesThemOnTraces) {
+  put(folder_ / "times.csv",
+      ",worker,gpu,time,batch_time_norm\n0,0,25,1,500\n1,1,25,1,250\n2,0,25,11,400\n"
+      "3,1,25,11,200\n4,0,25,21,500\n5,1,25,21,250\n");
+  const Outcome outcome =
+      convoy({"bench", "predictors", "times.csv", "load-ahead", "--workers", "2", "--json"});
+  ASSERT_EQ(lines(outcome.out).size(), 1U) << outcome.all();
+  const auto traces = nlohmann::json::parse(outcome.out).at("traces");
+  ASSERT_EQ(traces.size(), 2U);
+  EXPECT_EQ(traces[0].at("workers"), 2);
+  EXPECT_EQ(traces[0].at("speed_is_stand_in"), false);
+  EXPECT_EQ(traces[1].at("made_up"), true);
+  ASSERT_EQ(traces[1].at("predictors").size(), 6U);
+  EXPECT_EQ(traces[1].at("predictors")[0].at("rmse_to_last"), 1.0);
+  for (const auto& row : traces[1].at("predictors")) EXPECT_GE(row.at("step_loss"), 0);
+  EXPECT_THAT(convoy({"bench", "predictors", "noise", "--predictors", "last,narx"}).out,
+              AllOf(HasSubstr("made up"), HasSubstr("narx"), Not(HasSubstr("arima"))));
+}
+
+TEST_F(Verbs, BenchPredictorsRefusesWhatItCannotRead) {
+  put(folder_ / "times.csv", ",worker,gpu,time,batch_time_norm\n0,0,25,1,fast\n");
+  const Outcome wrong = convoy({"bench", "predictors", "times.csv"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, AllOf(HasSubstr("times.csv:2: column 5"), HasSubstr("fast")));
+  EXPECT_EQ(convoy({"bench", "predictors", "nowhere.csv"}).code, 2);
+  const Outcome unknown = convoy({"bench", "predictors", "noise", "--predictors", "narks"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("did you mean 'narx'?"));
 }
 
 TEST_F(Verbs, BenchPeakPrintsOneJsonObject) {

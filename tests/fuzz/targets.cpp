@@ -17,6 +17,7 @@
 #include "convoy/data/packed_format.hpp"
 #include "convoy/data/readers.hpp"
 #include "convoy/data/resample.hpp"
+#include "convoy/sync/predict/traces.hpp"
 
 namespace convoy::fuzz {
 namespace {
@@ -100,6 +101,19 @@ void make_chunks_right(std::span<std::byte> file) {
       file[at + 8 + length + k] = static_cast<std::byte>(crc >> (24 - 8 * k));
     }
     at += kAround + length;
+  }
+}
+
+/// The checksum of the first header, if it is one.
+void make_tar_right(std::span<uint8_t> file) {
+  constexpr size_t kHeaderSize = 512;
+  constexpr size_t kSum = 148;
+  if (file.size() < kHeaderSize || std::memcmp(file.data() + 257, "ustar", 5) != 0) return;
+  std::memset(file.data() + kSum, ' ', 8);
+  unsigned sum = 0;
+  for (const uint8_t byte : file.first(kHeaderSize)) sum += byte;
+  for (size_t k = 0; k < 6; ++k) {
+    file[kSum + k] = static_cast<uint8_t>('0' + (sum >> (3 * (5 - k)) & 7));
   }
 }
 
@@ -235,8 +249,27 @@ void cifar(std::span<const std::byte> bytes) {
   read_set(hundred ? fine : ten, bytes, hundred ? data::read_cifar100 : data::read_cifar10);
 }
 
+void trace(std::span<const std::byte> bytes) {
+  const auto* const begin = reinterpret_cast<const uint8_t*>(bytes.data());
+  std::vector<uint8_t> right(begin, begin + bytes.size());
+  make_tar_right(right);
+  try {
+    const sync::Trace read = sync::parse_trace("fuzz", std::move(right));
+    for (const sync::WorkerTrace& worker : read.workers) {
+      for (const sync::Observation& step : worker.steps) {
+        if (!sync::sane_speed(step.speed) || !(step.load.cpu >= 0 && step.load.cpu <= 1) ||
+            !(step.load.memory >= 0 && step.load.memory <= 1)) {
+          std::abort();
+        }
+      }
+    }
+  } catch (const InputError&) {
+  }
+}
+
 std::vector<Target> targets() {
-  return {{"jpeg", jpeg}, {"png", png}, {"packed", packed}, {"idx", idx}, {"cifar", cifar}};
+  return {{"jpeg", jpeg}, {"png", png},     {"packed", packed},
+          {"idx", idx},   {"cifar", cifar}, {"trace", trace}};
 }
 
 }  // namespace convoy::fuzz

@@ -18,6 +18,8 @@ void packed(std::span<const std::byte> bytes);
 /// The first byte says which of the set's files the others are.
 void idx(std::span<const std::byte> bytes);
 void cifar(std::span<const std::byte> bytes);
+/// Of speeds and loads, any kind; the headers of a tar are made right.
+void trace(std::span<const std::byte> bytes);
 
 struct Target {
   std::string name;
