@@ -612,7 +612,7 @@ TEST(Store, LetsALoaderStopWhileItWaitsForOthers) {
 }
 
 TEST(Store, WaitsForAShuffleThatTakesLongerThanTheDeadlineButGetsOn) {
-  const NumberedFile file(mixed_lengths(10, 150));
+  const NumberedFile file(mixed_lengths(10, 2000));
   StoreOptions options = small_options(2);
   options.samples = 10;
   options.shuffle_epochs = 1;
