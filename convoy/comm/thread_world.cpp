@@ -220,6 +220,7 @@ void run_as_threads(int ranks, const std::function<void(Communicator&)>& body,
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       try {

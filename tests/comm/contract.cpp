@@ -202,7 +202,7 @@ void library_sums_are_right(Communicator& c) {
 }
 
 const std::map<std::string, std::function<void(Communicator&)>>& contract() {
-  static const std::map<std::string, std::function<void(Communicator&)>> kChecks = {
+  static const std::map<std::string, std::function<void(Communicator&)>> checks = {
       {"messages_arrive_whole", messages_arrive_whole},
       {"messages_of_one_tag_stay_in_order", messages_of_one_tag_stay_in_order},
       {"tags_keep_messages_apart", tags_keep_messages_apart},
@@ -214,7 +214,7 @@ const std::map<std::string, std::function<void(Communicator&)>>& contract() {
       {"sums_by_messages_are_right", sums_by_messages_are_right},
       {"sums_on_two_levels_are_right", sums_on_two_levels_are_right},
       {"a_wait_ends", a_wait_ends}};
-  return kChecks;
+  return checks;
 }
 
 }  // namespace convoy::comm
