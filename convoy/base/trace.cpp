@@ -27,6 +27,7 @@ double microseconds(Seconds time) {
 
 void Trace::start() {
   for (auto& events : events_) events.clear();
+  counts_.clear();
   origin_ = now();
   on_ = true;
 }
@@ -34,6 +35,11 @@ void Trace::start() {
 void Trace::add(int thread, Kind kind, std::string name, Seconds begin, Seconds end) {
   if (!on() || begin < origin_) return;
   events_[static_cast<size_t>(thread)].push_back({kind, std::move(name), begin, end});
+}
+
+void Trace::count(std::string name, double value, Seconds at) {
+  if (!on() || at < origin_) return;
+  counts_.push_back({std::move(name), value, at});
 }
 
 std::string Trace::json(int worker, const std::string& name) const {
@@ -69,6 +75,12 @@ std::string Trace::json(int worker, const std::string& name) const {
       event["ts"] = microseconds(e.end - origin_);
       put(std::move(event));
     }
+  }
+  for (const Count& c : counts_) {
+    put({{"ph", "C"},
+         {"name", c.name},
+         {"ts", microseconds(c.at - origin_)},
+         {"args", {{c.name, c.value}}}});
   }
   return fmt::format("{}", fmt::join(lines, ",\n"));
 }

@@ -24,6 +24,8 @@ class Trace {
 
   /// One thread at a time for each `thread`.
   void add(int thread, Kind kind, std::string name, Seconds begin, Seconds end);
+  /// A number of the worker that changes, shown as a curve; for one thread.
+  void count(std::string name, double value, Seconds at);
 
   /// The events of worker `worker`, called `name`, in Chrome's format: objects, with commas
   /// between. What is exchanged overlaps, so each bucket has a row of its own.
@@ -40,6 +42,12 @@ class Trace {
   std::atomic<bool> on_{false};
   Seconds origin_;
   std::vector<std::vector<Event>> events_;  // by thread
+  struct Count {
+    std::string name;
+    double value;
+    Seconds at;
+  };
+  std::vector<Count> counts_;
 };
 
 /// A whole trace of several workers' json().

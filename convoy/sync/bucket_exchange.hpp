@@ -14,13 +14,22 @@
 
 namespace convoy::sync {
 
+/// What the hosts bring to a sum: the grains of each, and what this one holds of them.
+struct HostSums {
+  // Not an aggregate: see comm::Until.
+  HostSums(std::vector<GrainRange> by_rank, std::vector<HeldSum> held_here)
+      : ranges(std::move(by_rank)), held(std::move(held_here)) {}
+  std::vector<GrainRange> ranges;  ///< by rank of the communicator; together all grains of a batch
+  std::vector<HeldSum> held;       ///< covers this rank's grains
+};
+
 class BucketExchange {
  public:
   virtual ~BucketExchange() = default;
 
-  /// Sums over the ranks. `held` covers this rank's grains and stays as it is until the task has
-  /// ended. Sends may pass through `gate`.
-  virtual comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) = 0;
+  /// Sums over the ranks, which all bring the same ranges. What is held stays as it is until the
+  /// task has ended. Sends may pass through `gate`.
+  virtual comm::Task part_reduce(HostSums sums, comm::Gate& gate, int priority) = 0;
   /// After part_reduce: the sum over all ranks of floats [begin, end) of the own strip.
   virtual const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const = 0;
 
@@ -35,12 +44,12 @@ class BucketExchange {
 /// of the sum, and with it the last bits, depends on who ran which grains.
 class FastExchange final : public BucketExchange {
  public:
-  /// `grains`: those of a batch; `range`: of them, this rank's. `strips`: the arena floats that
-  /// each rank owns, as the way has them (comm::strips_for).
-  FastExchange(comm::Communicator& c, int64_t grains, const GrainRange& range, comm::Strips strips,
-               const comm::Way& way, int tag);
+  /// `grains`: those of a batch. `strips`: the arena floats that each rank owns, as the way has
+  /// them (comm::strips_for).
+  FastExchange(comm::Communicator& c, int64_t grains, comm::Strips strips, const comm::Way& way,
+               int tag);
 
-  comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) override;
+  comm::Task part_reduce(HostSums sums, comm::Gate& gate, int priority) override;
   const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const override;
   comm::Task give_strip(std::span<float> arena, comm::Gate& gate, int priority) override;
   comm::Task take_strips(std::span<float> arena, const comm::Gate& gate) override;
@@ -48,7 +57,6 @@ class FastExchange final : public BucketExchange {
  private:
   comm::Communicator& c_;
   int64_t grains_;
-  GrainRange range_;
   int64_t begin_;        // of the bucket
   comm::Strips strips_;  // counted from there
   comm::Way way_;

@@ -14,7 +14,8 @@ namespace {
 /// Tags of the communicator across hosts; buckets follow.
 constexpr int kResults = 0;
 constexpr int kNorms = 1;
-constexpr int kBuckets = 2;
+constexpr int kSpeeds = 2;
+constexpr int kBuckets = 3;
 
 /// Shows a function the values of a rank, in the same order everywhere.
 using Shown = std::function<void(std::span<std::byte>)>;
@@ -73,23 +74,18 @@ std::span<T> part(std::span<T> all, const GrainRange& range) {
 
 }  // namespace
 
-Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes,
-                   int here, const std::vector<GrainRange>& ranges, const ExchangeOptions& options,
-                   Trace* trace)
+Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, int64_t grains,
+                   const ExchangeOptions& options, Trace* trace)
     : team_(team),
       updater_(updater),
       node_(node),
-      lanes_(lanes),
+      grains_(grains),
       trace_(trace),
-      here_(here),
       options_(options),
       link_(measured(team, options)),
-      held_(node.held(lanes, updater.arena().size())),
       gate_(options.in_flight.value > 0 ? options.in_flight : comm::Gate::window(link_)),
       thread_(team.deadline(), options.pause) {
-  for (int n = 0; n < team.nodes(); ++n) node_ranges_.push_back(team.node_range(ranges, n));
-  workspace_.resize(
-      static_cast<size_t>(TreeTotal::workspace_size(node_ranges_.back().last, kChunk)));
+  workspace_.resize(static_cast<size_t>(TreeTotal::workspace_size(grains, kChunk)));
   const std::vector<Bytes> sizes =
       sizes_that_differ(options.buckets, updater.chunks(), updater.arena());
   if (sizes.size() > 1) tuner_.emplace(sizes);
@@ -114,8 +110,8 @@ void Exchange::cut_again() {
   team_.meet("cutting the gradient into other buckets");
   if (team_.local() == 0) {
     // As if there had been these buckets from the beginning.
-    for (Counter& c : node_.completed) c = steps_ * static_cast<uint64_t>(lanes_.active);
-    for (Counter& c : node_.released) c = steps_ * static_cast<uint64_t>(lanes_.active);
+    for (Counter& c : node_.completed) c = at_.lanes;
+    for (Counter& c : node_.released) c = at_.lanes;
     for (Counter& c : node_.ready) c = updates_ * static_cast<uint64_t>(team_.channels());
   }
   cut(tuner_->size());
@@ -135,7 +131,7 @@ std::unique_ptr<BucketExchange> Exchange::way_of(size_t b) {
   own.end = part.end;
   if (options_.order == ExchangeOptions::Order::tree) {
     strips_.push_back(cut_into_strips(chunks, own, team_.nodes()));
-    return std::make_unique<TreeExchange>(*team_.across(), node_ranges_, strips_[b], tag);
+    return std::make_unique<TreeExchange>(*team_.across(), grains_, strips_[b], tag);
   }
   const int64_t count = part.size();
   const comm::Way way = options_.order == ExchangeOptions::Order::given
@@ -147,9 +143,7 @@ std::unique_ptr<BucketExchange> Exchange::way_of(size_t b) {
   comm::Strips strips = comm::strips_for(way, count, team_.nodes(), edges);
   for (comm::Strip& s : strips) s = {s.begin + part.begin, s.end + part.begin};
   strips_.push_back(strips);
-  return std::make_unique<FastExchange>(*team_.across(), node_ranges_.back().last,
-                                        node_ranges_[static_cast<size_t>(team_.node())], strips,
-                                        way, tag);
+  return std::make_unique<FastExchange>(*team_.across(), grains_, strips, way, tag);
 }
 
 void Exchange::await(const std::function<bool()>& holds,
@@ -164,10 +158,16 @@ void Exchange::await(const std::function<bool()>& holds,
       Seconds{kLonger * team_.deadline().value}, what);
 }
 
-void Exchange::begin(int64_t step, double learning_rate) {
-  at_ = {steps_, step, learning_rate};
+void Exchange::begin(int64_t step, double learning_rate, std::shared_ptr<const Division> division) {
+  at_.index = steps_;
+  at_.step = step;
+  at_.learning_rate = learning_rate;
+  at_.lanes += static_cast<uint64_t>(division->lanes.active);
+  at_.reports += static_cast<uint64_t>(division->hosts[static_cast<size_t>(team_.node())].size()) +
+                 static_cast<uint64_t>(team_.locals());
+  at_.division = std::move(division);
   node_.reported[0].fetch_add(1, std::memory_order_release);
-  if (team_.across() == nullptr || here_ > 0) return;
+  if (team_.across() == nullptr || at_.division->here > 0) return;
   post_results();
   // Without lanes that say what is complete, everything is.
   await_sent();
@@ -210,7 +210,7 @@ void Exchange::await_sent() const {
 void Exchange::loss_known(bool last) {
   node_.reported[0].fetch_add(1, std::memory_order_release);
   await_sent();
-  if (!last || losses_.fetch_add(1) + 1 < here_) return;
+  if (!last || losses_.fetch_add(1) + 1 < at_.division->here) return;
   losses_ = 0;
   if (team_.across() != nullptr) post_results();
 }
@@ -220,7 +220,7 @@ Exchange::Passed Exchange::passed(const Passed& from, int64_t begin, int64_t end
   for (; now.completed < buckets_.size() && buckets_[now.completed].end <= end; ++now.completed) {
     const size_t b = now.completed;
     node_.completed[b].fetch_add(1, std::memory_order_release);
-    if (done_[b]->fetch_add(1) + 1 < here_) continue;
+    if (done_[b]->fetch_add(1) + 1 < at_.division->here) continue;
     done_[b]->store(0);
     if (team_.across() != nullptr) post_bucket(b);
   }
@@ -247,6 +247,16 @@ double Exchange::await_norm() {
   return updater_.gradient_norm();
 }
 
+void Exchange::swap_speeds() {
+  node_.spoken[0].fetch_add(1, std::memory_order_release);
+  if (team_.across() != nullptr && team_.local() == 0) {
+    thread_.post(fmt::format("exchanging the speeds of step {}", at_.step),
+                 [this, at = at_] { return exchange_speeds(at); });
+  }
+  await([&] { return node_.informed[0].load(std::memory_order_acquire) > at_.index; },
+        [] { return "other hosts to say how fast they were"; });
+}
+
 void Exchange::end(bool updated, Seconds took) {
   ++steps_;
   if (updated) ++updates_;
@@ -268,9 +278,10 @@ bool Exchange::finite(const Step& at) const {
 }
 
 comm::Task Exchange::exchange_bucket(Step at, size_t bucket) {
+  const uint64_t lanes = at.lanes;
   co_await comm::Until(
-      [this, at, bucket] {
-        return node_.completed[bucket].load(std::memory_order_acquire) >= lanes_target(at);
+      [this, lanes, bucket] {
+        return node_.completed[bucket].load(std::memory_order_acquire) >= lanes;
       },
       "waiting for other workers of this host");
   comm::Tasks both;
@@ -283,9 +294,7 @@ comm::Task Exchange::exchange_bucket(Step at, size_t bucket) {
   if (updater_.measures()) {
     // Where there is no update, nothing else has waited for them, and the next step measures into
     // the same arrays.
-    co_await comm::Until(
-        [this, at] { return contexts_.load(std::memory_order_acquire) > at.index; },
-        "waiting for the gradient's norm");
+    co_await norms_known(at);
   }
   node_.finished[0].fetch_add(1, std::memory_order_release);
 }
@@ -296,18 +305,25 @@ bool Exchange::updates(const Step& at) const {
 }
 
 comm::Task Exchange::verdict(Step at) {
+  const uint64_t index = at.index;
   co_await comm::Until(
-      [this, at] { return node_.agreed[0].load(std::memory_order_acquire) > at.index; },
+      [this, index] { return node_.agreed[0].load(std::memory_order_acquire) > index; },
       "waiting for the results of other hosts");
   if (!finite(at) || !updater_.measures()) co_return;
-  co_await comm::Until([this, at] { return contexts_.load(std::memory_order_acquire) > at.index; },
+  co_await norms_known(at);
+}
+
+comm::Task Exchange::norms_known(Step at) {
+  const uint64_t index = at.index;
+  co_await comm::Until([this, index] { return contexts_.load(std::memory_order_acquire) > index; },
                        "waiting for the gradient's norm");
 }
 
 comm::Task Exchange::weights_free(Step at, size_t bucket) {
+  const uint64_t lanes = at.lanes;
   co_await comm::Until(
-      [this, at, bucket] {
-        return node_.released[bucket].load(std::memory_order_acquire) >= lanes_target(at);
+      [this, lanes, bucket] {
+        return node_.released[bucket].load(std::memory_order_acquire) >= lanes;
       },
       "waiting for lanes that still read the weights");
 }
@@ -322,7 +338,8 @@ comm::Task Exchange::take(Step at, size_t bucket) {
 comm::Task Exchange::give(Step at, size_t bucket) {
   BucketExchange& way = *ways_[bucket];
   Seconds begin = now();
-  co_await way.part_reduce(held_, gate_, priority(bucket));
+  HostSums sums(at.division->hosts, at.division->held);
+  co_await way.part_reduce(std::move(sums), gate_, priority(bucket));
   trace(bucket, "reduce", begin);
   const auto each_own = [this, bucket, &way](const auto& work) {
     each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
@@ -361,16 +378,15 @@ void Exchange::each_chunk(size_t bucket, int node, const Visit& visit) const {
 }
 
 comm::Task Exchange::exchange_results(Step at) {
-  const GrainRange& mine = node_ranges_[static_cast<size_t>(team_.node())];
-  const uint64_t target =
-      (at.index + 1) * (static_cast<uint64_t>(mine.size()) + static_cast<uint64_t>(team_.locals()));
+  const uint64_t reports = at.reports;
   co_await comm::Until(
-      [this, target] { return node_.reported[0].load(std::memory_order_acquire) >= target; },
+      [this, reports] { return node_.reported[0].load(std::memory_order_acquire) >= reports; },
       "waiting for workers of this host");
   const size_t turn = at.index % 2;
-  co_await swap_all(*team_.across(), kResults, [this, turn](int host, const Shown& take) {
-    take(
-        std::as_writable_bytes(part(node_.results[turn], node_ranges_[static_cast<size_t>(host)])));
+  const Division* division = at.division.get();
+  co_await swap_all(*team_.across(), kResults, [this, division, turn](int host, const Shown& take) {
+    const GrainRange& grains = division->hosts[static_cast<size_t>(host)];
+    take(std::as_writable_bytes(part(node_.results[turn], grains)));
     for (const int rank : team_.members(host)) {
       take(std::as_writable_bytes(node_.reports[turn].subspan(static_cast<size_t>(rank), 1)));
     }
@@ -390,13 +406,26 @@ comm::Task Exchange::exchange_norms(Step at) {
     }
   });
   node_.measured[0].fetch_add(1, std::memory_order_release);
+  const uint64_t channels = channels_target(at);
   co_await comm::Until(
-      [this, at] {
-        return node_.measured[0].load(std::memory_order_acquire) >= channels_target(at);
-      },
+      [this, channels] { return node_.measured[0].load(std::memory_order_acquire) >= channels; },
       "waiting for the norms of other workers of this host");
   context_ = updater_.context(at.step, at.learning_rate);
   contexts_.store(at.index + 1, std::memory_order_release);
+}
+
+comm::Task Exchange::exchange_speeds(Step at) {
+  const uint64_t target = (at.index + 1) * static_cast<uint64_t>(team_.locals());
+  co_await comm::Until(
+      [this, target] { return node_.spoken[0].load(std::memory_order_acquire) >= target; },
+      "waiting for workers of this host");
+  const size_t turn = at.index % 2;
+  co_await swap_all(*team_.across(), kSpeeds, [this, turn](int host, const Shown& take) {
+    for (const int rank : team_.members(host)) {
+      take(std::as_writable_bytes(node_.speeds[turn].subspan(static_cast<size_t>(rank), 1)));
+    }
+  });
+  node_.informed[0].store(at.index + 1, std::memory_order_release);
 }
 
 comm::Task Exchange::share(size_t bucket, std::span<float> state) {

@@ -21,6 +21,7 @@
 #include "convoy/sync/bucket_exchange.hpp"
 #include "convoy/sync/bucket_tuner.hpp"
 #include "convoy/sync/buckets.hpp"
+#include "convoy/sync/division.hpp"
 #include "convoy/sync/node_state.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/sync/tree_exchange.hpp"
@@ -47,18 +48,16 @@ struct ExchangeOptions {
 
 class Exchange {
  public:
-  /// `lanes` are those of this host, `here` how many of them this worker has with grains, `ranges`
-  /// everybody's grains. Everything must outlive it.
-  Exchange(const Team& team, Updater& updater, NodeState& node, const LaneTable& lanes, int here,
-           const std::vector<GrainRange>& ranges, const ExchangeOptions& options,
-           Trace* trace = nullptr);
+  /// `grains` are those of a batch. Everything must outlive it.
+  Exchange(const Team& team, Updater& updater, NodeState& node, int64_t grains,
+           const ExchangeOptions& options, Trace* trace = nullptr);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// Null: there was nothing to choose from.
   const BucketTuner* tuner() const { return tuner_ ? &*tuner_ : nullptr; }
 
-  /// A step begins, and this worker's report stands in the node's.
-  void begin(int64_t step, double learning_rate);
+  /// A step begins, with the grains divided so, and this worker's report stands in the node's.
+  void begin(int64_t step, double learning_rate, std::shared_ptr<const Division> division);
 
   // ---- lanes of this worker, in this order
   // --------------------------------------------------------
@@ -83,6 +82,9 @@ class Exchange {
   /// Waits until all norms are known, and returns that of the whole gradient. Only if the updater
   /// measures.
   double await_norm();
+  /// This worker's grains are done, and how fast it was stands in the node's speeds: waits until
+  /// everybody's does. Nobody's new weights are complete before that, so nothing is lost by it.
+  void swap_speeds();
   /// The step is over for this worker; `updated` unless something was not finite. `took` is how
   /// long the slowest worker took for the one before it, zero if there was none.
   void end(bool updated, Seconds took);
@@ -99,6 +101,9 @@ class Exchange {
     uint64_t index = 0;  // of this exchange
     int64_t step = 0;
     double learning_rate = 0;
+    std::shared_ptr<const Division> division;
+    uint64_t lanes = 0;    // that have run grains when the step is over, since the beginning
+    uint64_t reports = 0;  // of grains and workers of this host, likewise
   };
 
   void await(const std::function<bool()>& holds, const std::function<std::string()>& what) const;
@@ -113,19 +118,18 @@ class Exchange {
   comm::Task exchange_bucket(Step at, size_t bucket);
   void trace(size_t bucket, const char* what, Seconds begin) const;
   comm::Task verdict(Step at);
+  comm::Task norms_known(Step at);
   comm::Task weights_free(Step at, size_t bucket);
   comm::Task give(Step at, size_t bucket);
   comm::Task take(Step at, size_t bucket);
   comm::Task exchange_results(Step at);
   comm::Task exchange_norms(Step at);
+  comm::Task exchange_speeds(Step at);
   comm::Task share(size_t bucket, std::span<float> state);
   template <class Visit>
   void each_chunk(size_t bucket, int node, const Visit& visit) const;
   /// What the next forward pass needs first goes first.
   int priority(size_t bucket) const { return -static_cast<int>(bucket); }
-  uint64_t lanes_target(const Step& at) const {
-    return (at.index + 1) * static_cast<uint64_t>(lanes_.active);
-  }
   uint64_t channels_target(const Step& at) const {
     return (at.index + 1) * static_cast<uint64_t>(team_.channels());
   }
@@ -133,14 +137,11 @@ class Exchange {
   const Team& team_;
   Updater& updater_;
   NodeState& node_;
-  const LaneTable& lanes_;
+  int64_t grains_;
   Trace* trace_;
-  int here_;
   ExchangeOptions options_;
   comm::LinkSpeed link_;  // if it was needed
   std::optional<BucketTuner> tuner_;
-  std::vector<GrainRange> node_ranges_;  // by host
-  std::vector<HeldSum> held_;            // by this host
   std::vector<Bucket> buckets_;
   std::vector<std::unique_ptr<BucketExchange>> ways_;    // by bucket; none if not a channel
   std::vector<std::vector<comm::Strip>> strips_;         // by bucket and host, of this channel

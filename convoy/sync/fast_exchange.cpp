@@ -13,21 +13,19 @@ comm::Strips counted_from(comm::Strips strips, int64_t begin) {
 
 }  // namespace
 
-FastExchange::FastExchange(comm::Communicator& c, int64_t grains, const GrainRange& range,
-                           comm::Strips strips, const comm::Way& way, int tag)
+FastExchange::FastExchange(comm::Communicator& c, int64_t grains, comm::Strips strips,
+                           const comm::Way& way, int tag)
     : c_(c),
       grains_(grains),
-      range_(range),
       begin_(strips.front().begin),
       strips_(counted_from(std::move(strips), begin_)),
       way_(way),
       tag_(tag),
       values_(AlignedBuffer::of_floats(comm::count_of(strips_))) {}
 
-comm::Task FastExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& /*gate*/,
-                                     int /*priority*/) {
-  const TreeTotal here(std::move(held), grains_);
-  const std::vector<TreeNode> nodes = subtrees(range_);
+comm::Task FastExchange::part_reduce(HostSums sums, comm::Gate& /*gate*/, int /*priority*/) {
+  const TreeTotal here(std::move(sums.held), grains_);
+  const std::vector<TreeNode> nodes = subtrees(sums.ranges[static_cast<size_t>(c_.rank())]);
   std::vector<float> workspace(static_cast<size_t>(TreeTotal::workspace_size(grains_, kChunk)));
   const std::span<float> values =
       values_.floats().first(static_cast<size_t>(comm::count_of(strips_)));

@@ -76,12 +76,8 @@ std::vector<TreeNode> subtrees(const GrainRange& range) {
 }
 
 RangeSum::RangeSum(const GrainRange& range, int64_t size, int64_t largest, std::span<float> slots)
-    : range_(range), size_(size), next_(range.first), slots_(slots) {
-  const Simulation need(range);
-  check(static_cast<int64_t>(slots.size()) == static_cast<int64_t>(need.slots) * size,
-        "there is room for the partial sums");
-  if (need.scratch) scratch_ = AlignedBuffer::of_floats(largest);
-  restart();
+    : size_(size), largest_(largest), next_(range.first), slots_(slots) {
+  restart(range);
 }
 
 std::vector<RangeSum::Kept> RangeSum::kept(const GrainRange& range) {
@@ -92,12 +88,25 @@ int64_t RangeSum::slots(const GrainRange& range) {
   return static_cast<int64_t>(Simulation(range).slots);
 }
 
+int64_t RangeSum::most_slots(int64_t grains) {
+  const auto shortest = [](int64_t n) {
+    return (int64_t{1} << ((n + 1) / 2)) + (int64_t{1} << (n / 2)) - 2;
+  };
+  int64_t n = 0;
+  while (shortest(n + 1) <= grains) ++n;
+  return n;
+}
+
 Bytes RangeSum::scratch(const GrainRange& range, int64_t largest) {
   return {Simulation(range).scratch ? 4 * largest : 0};
 }
 
-void RangeSum::restart() {
-  next_ = range_.first;
+void RangeSum::restart(const GrainRange& range) {
+  const Simulation need(range);
+  check(static_cast<int64_t>(slots_.size()) >= static_cast<int64_t>(need.slots) * size_,
+        "there is room for the partial sums");
+  if (need.scratch && scratch_.empty()) scratch_ = AlignedBuffer::of_floats(largest_);
+  next_ = range.first;
   held_.clear();
   free_.clear();
   // The lowest is taken first, as in the simulation.

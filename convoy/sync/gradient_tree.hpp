@@ -46,11 +46,11 @@ std::vector<TreeNode> subtrees(const GrainRange& range);
 class RangeSum {
  public:
   /// `size` floats of arena, of which one layer spans at most `largest`. `slots`: room for
-  /// slots(range) arenas, one after the other.
+  /// slots(range) arenas or more, one after the other.
   RangeSum(const GrainRange& range, int64_t size, int64_t largest, std::span<float> slots);
 
-  /// Starts over at the first grain (a new step).
-  void restart();
+  /// Starts over (a new step), with these grains, for which there must be slots.
+  void restart(const GrainRange& range);
 
   struct Target {
     float* gradient = nullptr;
@@ -71,14 +71,18 @@ class RangeSum {
   static std::vector<Kept> kept(const GrainRange& range);
   /// Partial sums there are at once.
   static int64_t slots(const GrainRange& range);
+  /// The most that any range of so many grains needs, wherever it begins. A run of n subtrees that
+  /// rise and fall again, 1 2 4 … 4 2 1, is the shortest one with n; so the largest n with
+  /// 2^⌈n/2⌉ + 2^⌊n/2⌋ − 2 ≤ grains.
+  static int64_t most_slots(int64_t grains);
   /// Further memory: a layer's gradients on their way to a sum.
   static Bytes scratch(const GrainRange& range, int64_t largest);
 
  private:
   float* slot(size_t index) { return slots_.data() + static_cast<int64_t>(index) * size_; }
 
-  GrainRange range_;
   int64_t size_;
+  int64_t largest_;
   int64_t next_;
   std::span<float> slots_;
   AlignedBuffer scratch_;

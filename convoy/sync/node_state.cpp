@@ -3,8 +3,8 @@
 namespace convoy::sync {
 
 NodeState::NodeState(Carver& carver, const engine::Program& program,
-                     const optim::Optimizer& optimizer, const LaneTable& lanes, int workers,
-                     int locals, int64_t grains) {
+                     const optim::Optimizer& optimizer, std::span<const int64_t> lane_slots,
+                     int workers, int locals, int64_t grains) {
   const int64_t size = program.arena().size();
   const auto chunks = static_cast<int64_t>(cut_into_chunks(program.arena()).size());
   const auto preparations = static_cast<int64_t>(program.preparations().size());
@@ -12,10 +12,12 @@ NodeState::NodeState(Carver& carver, const engine::Program& program,
   // No bucket is shorter than a chunk.
   for (auto* counters : {&completed, &released, &ready}) *counters = carver.take<Counter>(chunks);
   for (auto* counters : {&claimed, &made}) *counters = carver.take<Counter>(preparations);
-  for (auto* counter : {&reported, &agreed, &measured, &finished})
+  for (auto* counter : {&reported, &agreed, &measured, &finished, &spoken, &informed}) {
     *counter = carver.take<Counter>(1);
+  }
   for (auto& r : results) r = carver.take<engine::GrainResult>(grains);
   for (auto& r : reports) r = carver.take<Report>(workers);
+  for (auto& r : speeds) r = carver.take<WorkerReport>(workers);
   grain_norm2 = carver.take<double>(grains);
   model.gradient_norm2 = carver.take<double>(chunks);
   model.weight_norm2 = carver.take<double>(chunks);
@@ -24,9 +26,7 @@ NodeState::NodeState(Carver& carver, const engine::Program& program,
   for (int i = 0; i < optimizer.state_arrays(); ++i) {
     model.states.push_back(carver.take<float>(size));
   }
-  for (const GrainRange& range : lanes.ranges) {
-    slots.push_back(carver.take<float>(RangeSum::slots(range) * size));
-  }
+  for (const int64_t count : lane_slots) slots.push_back(carver.take<float>(count * size));
 }
 
 std::vector<HeldSum> NodeState::held(const LaneTable& lanes, int64_t arena) const {

@@ -2,6 +2,7 @@
 // What workers say about their last step, made fit to compute shares with.
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,11 +13,17 @@
 
 namespace convoy::sync {
 
-/// Of one worker, after a step.
+/// Of one worker, after a step. Plain bytes: it is sent as it is.
 struct WorkerReport {
-  int64_t grains = 0;  ///< that it ran
-  Seconds compute;     ///< for them; communication and waiting excluded
-  Load load;           ///< read just now
+  int64_t grains = 0;    ///< that it ran
+  Seconds compute;       ///< for them, by all its lanes; communication and waiting excluded
+  Load load{};           ///< read just now
+  Seconds data{};        ///< that its lanes waited for samples, on average
+  Seconds weights{};     ///< … for weights of other hosts
+  double throttled = 0;  ///< part of the time in which its CPU quota stopped it
+  double others = 0;     ///< part of its cores' time that other programs took
+  /// Grains that it could run with the memory it has now.
+  int64_t most = std::numeric_limits<int64_t>::max();
 };
 
 /// Remembers who reported nonsense: a time that is zero, negative or no number for grains that were

@@ -13,15 +13,12 @@
 namespace convoy::sync {
 namespace {
 
-/// Part `part` of `parts` of [first, last): a contiguous run.
-GrainRange part_of(const GrainRange& range, int64_t part, int64_t parts) {
-  return {range.first + range.size() * part / parts,
-          range.first + range.size() * (part + 1) / parts};
-}
-
-std::vector<int64_t> wide(const std::vector<std::vector<std::byte>>& gathered) {
+/// Every worker may have another number of lanes.
+std::vector<int64_t> gather_lanes(const Team& team, int lanes) {
+  const auto own = static_cast<int64_t>(lanes);
   std::vector<int64_t> values;
-  for (const auto& bytes : gathered) {
+  for (const auto& bytes :
+       team.gather(std::as_bytes(std::span(&own, 1)), "exchanging the numbers of lanes")) {
     std::memcpy(&values.emplace_back(), bytes.data(), sizeof(int64_t));
   }
   return values;
@@ -33,28 +30,49 @@ struct Stepper::LaneState {
   std::unique_ptr<engine::Lane> lane;
   std::unique_ptr<RangeSum> sum;
   AlignedBuffer workspace;
-  Seconds waited;  // in this step
+  // In this step:
+  Seconds waited;           // for weights
+  Seconds waited_for_data;  // for samples
+  Seconds computed;
+  Seconds finished;  // when
+  int64_t grains = 0;
+  Seconds last_grain;  // computed for it, in this step or before
   // Evaluation inputs; made on first use.
   AlignedBuffer inputs;
   std::vector<int32_t> labels;
   std::vector<float> output;
 };
 
-/// Every worker of the host may have another number of lanes.
-LaneTable Stepper::lane_table(int lanes) const {
-  const auto own = static_cast<int64_t>(lanes);
-  const std::vector<int64_t> all =
-      wide(team_.gather(std::as_bytes(std::span(&own, 1)), "exchanging the numbers of lanes"));
-  LaneTable table;
-  for (const int rank : team_.members(team_.node())) {
-    table.first.push_back(table.lanes());
-    const int64_t count = all[static_cast<size_t>(rank)];
-    for (int64_t lane = 0; lane < count; ++lane) {
-      table.ranges.push_back(part_of(ranges_[static_cast<size_t>(rank)], lane, count));
-      if (table.ranges.back().size() > 0) ++table.active;
-    }
+/// Room for the partial sums of each lane of the host, whatever shares will come.
+std::vector<int64_t> Stepper::lane_slots() const {
+  std::vector<int64_t> slots;
+  if (!options_.balances()) {
+    for (const GrainRange& range : division_->lanes.ranges) slots.push_back(RangeSum::slots(range));
+    return slots;
   }
-  return table;
+  for (const int rank : team_.members(team_.node())) {
+    const int64_t lanes = lane_counts_[static_cast<size_t>(rank)];
+    const int64_t most = std::max(options_.most_shares[static_cast<size_t>(rank)],
+                                  division_->ranges[static_cast<size_t>(rank)].size());
+    const int64_t each = RangeSum::most_slots((std::min(most, grains_) + lanes - 1) / lanes);
+    slots.insert(slots.end(), static_cast<size_t>(lanes), each);
+  }
+  return slots;
+}
+
+std::shared_ptr<const Division> Stepper::divided(std::span<const int64_t> shares) const {
+  auto division = std::make_shared<Division>(divide(team_, grains_, shares, lane_counts_));
+  if (node_) division->held = node_->held(division->lanes, program_.arena().size());
+  return division;
+}
+
+void Stepper::set_shares(std::span<const int64_t> shares) {
+  check(options_.balances(), "shares may change");
+  for (size_t i = 0; i < shares.size(); ++i) {
+    check(shares[i] <= options_.most_shares[i], "a share is not larger than was announced");
+  }
+  division_ = divided(shares);
+  total_ = std::make_unique<TreeTotal>(division_->held, grains_);
 }
 
 Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimizer,
@@ -64,45 +82,42 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
       options_(options),
       team_(team),
       grains_(options.batch / program.grain()),
-      ranges_(team.ranges(grains_, options.shares)),
-      range_(ranges_[static_cast<size_t>(team.rank())]),
-      lanes_(lane_table(options.lanes)),
+      lane_counts_(gather_lanes(team, options.lanes)),
       preparations_(program.preparations()),
       crew_(options.lanes, options.cores) {
   check(options.batch % program.grain() == 0, "the grain divides the batch");
   check(team.nodes() == 1 || !options.measure_noise, "noise is measured on one host");
+  division_ = divided(options.shares);
+  const std::vector<int64_t> slots = lane_slots();
   Carver counting;
-  NodeState(counting, program, optimizer, lanes_, team.size(), team.locals(), grains_);
+  NodeState(counting, program, optimizer, slots, team.size(), team.locals(), grains_);
   memory_ = std::make_unique<NodeMemory>(team, counting.used());
   Carver carver(memory_->data());
-  node_ = std::make_unique<NodeState>(carver, program, optimizer, lanes_, team.size(),
-                                      team.locals(), grains_);
+  node_ = std::make_unique<NodeState>(carver, program, optimizer, slots, team.size(), team.locals(),
+                                      grains_);
+  division_ = divided(options.shares);
   const UpdateOptions update{grains_, options.decay_all, options.clip_norm, options.measure_noise};
   updater_ = std::make_unique<Updater>(program, optimizer, update, node_->model);
-  total_ = std::make_unique<TreeTotal>(node_->held(lanes_, program.arena().size()), grains_);
+  total_ = std::make_unique<TreeTotal>(division_->held, grains_);
 
   for (const engine::InstructionInfo& info : program.instructions()) {
     instruction_names_.push_back(fmt::format("{} {}", program.graph().layer(info.layer).name,
                                              engine::to_string(info.phase)));
   }
   lane_states_.resize(static_cast<size_t>(options.lanes));
-  const auto first = static_cast<size_t>(lanes_.first[static_cast<size_t>(team.local())]);
-  int here = 0;
-  for (int lane = 0; lane < options.lanes; ++lane) {
-    here += lanes_.ranges[first + static_cast<size_t>(lane)].size() > 0 ? 1 : 0;
-  }
+  const int first = division_->lanes.first[static_cast<size_t>(team.local())];
   crew_.run([&](int lane) {
     auto state = std::make_unique<LaneState>();
-    const size_t number = first + static_cast<size_t>(lane);
     state->lane = program_.make_lane(shared());
-    state->sum = std::make_unique<RangeSum>(lanes_.ranges[number], program_.arena().size(),
-                                            program_.largest_layer(), node_->slots[number]);
+    state->sum = std::make_unique<RangeSum>(
+        division_->of_lane(team, lane), program_.arena().size(), program_.largest_layer(),
+        node_->slots[static_cast<size_t>(first) + static_cast<size_t>(lane)]);
     state->workspace = AlignedBuffer::of_floats(TreeTotal::workspace_size(grains_, kChunk));
     lane_states_[static_cast<size_t>(lane)] = std::move(state);
   });
   if (team.nodes() > 1) {
-    exchange_ = std::make_unique<Exchange>(team, *updater_, *node_, lanes_, here, ranges_,
-                                           options.exchange, options.trace);
+    exchange_ = std::make_unique<Exchange>(team, *updater_, *node_, grains_, options.exchange,
+                                           options.trace);
   }
 }
 
@@ -155,7 +170,8 @@ void Stepper::prepare(size_t index) {
   const auto units = static_cast<uint64_t>(preparations_[index].units);
   const uint64_t end = versions_ * units;
   const uint64_t begin = end - units;
-  const uint64_t block = std::max<uint64_t>(1, units / (4 * static_cast<uint64_t>(lanes_.lanes())));
+  const auto lanes = static_cast<uint64_t>(division_->lanes.lanes());
+  const uint64_t block = std::max<uint64_t>(1, units / (4 * lanes));
   Counter& claimed = node_->claimed[index];
   Counter& made = node_->made[index];
   for (uint64_t at = claimed.load(); at < end;) {
@@ -200,12 +216,20 @@ void Stepper::meet() {
   }
 }
 
+/// A lane's strip of the arena. Where shares follow speeds, so do strips: whoever runs half as many
+/// grains as another updates half as much.
 template <class Work>
 void Stepper::each_of_strip(int lane, const Work& work) {
   LaneState& state = *lane_states_[static_cast<size_t>(lane)];
   const std::vector<Chunk>& chunks = updater_->chunks();
-  const int number = lanes_.first[static_cast<size_t>(team_.local())] + lane;
-  const GrainRange mine = part_of({0, static_cast<int64_t>(chunks.size())}, number, lanes_.lanes());
+  const auto count = static_cast<int64_t>(chunks.size());
+  const LaneTable& lanes = division_->lanes;
+  const int number = lanes.first[static_cast<size_t>(team_.local())] + lane;
+  GrainRange mine = part_of({0, count}, number, lanes.lanes());
+  if (options_.balances()) {
+    const GrainRange& range = division_->of_lane(team_, lane);
+    mine = {count * range.first / grains_, count * range.last / grains_};
+  }
   for (auto i = static_cast<size_t>(mine.first); i < static_cast<size_t>(mine.last); ++i) {
     work(i, total_->sum(chunks[i].begin, chunks[i].end, state.workspace.floats()));
   }
@@ -213,19 +237,24 @@ void Stepper::each_of_strip(int lane, const Work& work) {
 
 void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
   LaneState& state = *lane_states_[static_cast<size_t>(lane)];
-  const GrainRange range =
-      lanes_.ranges[static_cast<size_t>(lanes_.first[static_cast<size_t>(team_.local())] + lane)];
-  state.sum->restart();
+  const GrainRange range = division_->of_lane(team_, lane);
+  state.sum->restart(range);
   state.waited = {};
+  state.waited_for_data = {};
+  state.computed = {};
+  state.grains = range.size();
   Exchange::Passed passed;
   for (int64_t g = range.first; g < range.last; ++g) {
     const Seconds asked = now();
     const GrainSource::Samples samples = source.get(step, g);
+    const Seconds got = now();
+    state.waited_for_data += got - asked;
     // What comes at once is no wait, and would only make the trace longer.
     constexpr Seconds kAtOnce{20e-6};
-    if (options_.trace != nullptr && now() - asked > kAtOnce) {
-      options_.trace->add(lane, Trace::Kind::wait, "data", asked, now());
+    if (options_.trace != nullptr && got - asked > kAtOnce) {
+      options_.trace->add(lane, Trace::Kind::wait, "data", asked, got);
     }
+    Seconds aside;  // time that is no computing of this grain
     const RangeSum::Target target = state.sum->next();
     engine::GrainRun run;
     run.input = samples.inputs;
@@ -248,11 +277,15 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
           options_.trace->add(lane, Trace::Kind::wait, "weights", before, after);
         }
         prepare_layer(begin);
+        aside += now() - before;
       };
     }
     run.on_loss = [&](const engine::GrainResult& result) {
       node_->results[steps_ % 2][static_cast<size_t>(g)] = result;
-      if (exchange_) exchange_->loss_known(g + 1 == range.last);
+      if (!exchange_) return;
+      const Seconds before = now();
+      exchange_->loss_known(g + 1 == range.last);
+      aside += now() - before;
     };
     run.on_layer = [&](int64_t begin, int64_t end) {
       if (options_.measure_noise) {
@@ -264,12 +297,44 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
       }
     };
     if (options_.trace != nullptr && options_.trace->on()) trace_instructions(lane, run);
+    const Seconds begin = now();
+    if (options_.hold_back) options_.hold_back(lane, step, state.last_grain);
+    const Seconds held_back = now() - begin;
     state.lane->run(run);
+    const Seconds computed = now() - begin - aside;
+    state.computed += computed;
+    state.last_grain = computed - held_back;
     state.sum->grain_complete();
     source.release(step, g);
   }
+  state.finished = now();
   const int64_t all = program_.arena().size();
   if (exchange_ && range.size() > 0) exchange_->passed(passed, all, all);
+}
+
+WorkerReport Stepper::own_report(int64_t step) const {
+  WorkerReport report;
+  double speed = 0;
+  for (const auto& state : lane_states_) {
+    report.grains += state->grains;
+    report.data += state->waited_for_data;
+    report.weights += state->waited;
+    if (state->grains > 0) speed += static_cast<double>(state->grains) / state->computed.value;
+  }
+  report.compute = {speed > 0 ? static_cast<double>(report.grains) / speed : 0};
+  report.data.value /= lanes();
+  report.weights.value /= lanes();
+  if (options_.look) options_.look(step, report);
+  return report;
+}
+
+/// From when each lane was done with its grains.
+void Stepper::trace_waits(Seconds end) {
+  if (options_.trace == nullptr || !options_.trace->on()) return;
+  for (int lane = 0; lane < lanes(); ++lane) {
+    const Seconds begin = lane_states_[static_cast<size_t>(lane)]->finished;
+    options_.trace->add(lane, Trace::Kind::wait, "other lanes and workers", begin, end);
+  }
 }
 
 void Stepper::trace_instructions(int lane, engine::GrainRun& run) {
@@ -306,27 +371,49 @@ void Stepper::add_up(StepResult& result) const {
   result.accuracy = static_cast<double>(correct) / static_cast<double>(options_.batch);
   result.finite = std::isfinite(result.loss);
   for (const Report& r : node_->reports[steps_ % 2]) result.vote = std::max(result.vote, r.vote);
+  if (options_.balances()) {
+    const auto speeds = node_->speeds[steps_ % 2];
+    result.reports.assign(speeds.begin(), speeds.end());
+  }
 }
 
 StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source, int64_t vote) {
   const Seconds before = std::exchange(began_, now());
   const Seconds last = before.value > 0 ? began_ - before : Seconds{};
   node_->reports[steps_ % 2][static_cast<size_t>(team_.rank())] = {vote, last};
+  const auto update = [this](size_t i, const float* sum, const optim::StepContext& context) {
+    updater_->update(i, sum, context);
+  };
   const StepResult result = exchange_ ? step_between_hosts(step, learning_rate, source)
-                                      : step_on_host(step, learning_rate, source);
+                                      : step_on_host(step, learning_rate, source, update);
   ++steps_;
   if (result.finite) ++versions_;
+  return result;
+}
+
+StepResult Stepper::gradient(int64_t step, GrainSource& source, std::span<float> gradient) {
+  check(team_.size() == 1 && !updater_->measures(), "one worker's gradient, as it is");
+  const std::vector<Chunk>& chunks = updater_->chunks();
+  const StepResult result = step_on_host(
+      step, 0, source, [&](size_t i, const float* sum, const optim::StepContext& /*context*/) {
+        std::copy_n(sum, chunks[i].end - chunks[i].begin, gradient.data() + chunks[i].begin);
+      });
+  ++steps_;
   return result;
 }
 
 StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, GrainSource& source) {
   StepResult result;
   const Seconds begin = now();
-  exchange_->begin(step, learning_rate);
+  exchange_->begin(step, learning_rate, division_);
   crew_.run([&](int lane) { run_grains(lane, step, source); });
   result.computing = now() - begin;
   for (const auto& state : lane_states_) result.waiting += state->waited;
   result.waiting.value /= lanes();
+  if (options_.balances()) {
+    node_->speeds[steps_ % 2][static_cast<size_t>(team_.rank())] = own_report(step);
+    exchange_->swap_speeds();
+  }
   exchange_->await_results();
   add_up(result);
   if (result.finite && updater_->measures()) {
@@ -347,7 +434,8 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
   return result;
 }
 
-StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource& source) {
+StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource& source,
+                                 const UpdateChunk& update) {
   StepResult result;
   const Seconds begin = now();
   optim::StepContext context;
@@ -366,9 +454,15 @@ StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource
   int stage = 0;
   const auto together = [&] {
     ++stage;
-    if (stage == 1) result.computing = now() - begin;
+    if (stage == 1) {
+      result.computing = now() - begin;
+      if (options_.balances()) {
+        node_->speeds[steps_ % 2][static_cast<size_t>(team_.rank())] = own_report(step);
+      }
+    }
     meet();
     if (stage == 1) {
+      trace_waits(now());
       add_up(result);
       if (result.finite && !updater_->measures()) context = updater_->context(step, learning_rate);
     } else if (stage == 2 && updater_->measures()) {
@@ -401,7 +495,7 @@ StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource
       if (failed || !result.finite) return;
     }
     guarded(own, [&] {
-      each_of_strip(lane, [&](size_t i, const float* sum) { updater_->update(i, sum, context); });
+      each_of_strip(lane, [&](size_t i, const float* sum) { update(i, sum, context); });
     });
     barrier.arrive_and_wait();
   });

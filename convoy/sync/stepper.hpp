@@ -17,9 +17,11 @@
 #include "convoy/engine/crew.hpp"
 #include "convoy/engine/program.hpp"
 #include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/division.hpp"
 #include "convoy/sync/exchange.hpp"
 #include "convoy/sync/gradient_tree.hpp"
 #include "convoy/sync/node_state.hpp"
+#include "convoy/sync/reports.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/sync/updater.hpp"
 
@@ -47,8 +49,17 @@ struct StepperOptions {
   double clip_norm = 0;         ///< 0: off
   bool measure_noise = false;   ///< also the norms of the grains' own gradients; on one host
   std::vector<int64_t> shares;  ///< grains of each worker, by rank; empty: equal
+  /// The most that each worker may get by set_shares(), by rank; empty: shares stay as they are.
+  /// Everybody then hears in every step how fast all workers were.
+  std::vector<int64_t> most_shares;
+  /// Adds to this worker's report what its machine has to give just now.
+  std::function<void(int64_t step, WorkerReport& report)> look;
+  /// Emulates a slower worker: called by a lane before a grain, with what its last one took.
+  std::function<void(int lane, int64_t step, Seconds last)> hold_back;
   ExchangeOptions exchange;
   Trace* trace = nullptr;  ///< gets what lanes and the exchange do
+
+  bool balances() const { return !most_shares.empty(); }
 };
 
 struct StepResult {
@@ -61,6 +72,8 @@ struct StepResult {
   Seconds computing;  ///< until the last lane of this worker had run its grains
   Seconds waiting;    ///< of its lanes for weights, on average
   int64_t vote = 0;   ///< the largest of all workers' votes
+  /// By rank, the same for all workers; only where shares may change.
+  std::vector<WorkerReport> reports;
   /// False: the loss, or the gradient's norm where it is measured (clipping, LARS), was NaN or
   /// infinite, and nothing was updated.
   bool finite = true;
@@ -95,6 +108,13 @@ class Stepper {
   /// result is the same for all workers, but for the times. Weights may still be on their way when
   /// it returns.
   StepResult step(int64_t step, double learning_rate, GrainSource& source, int64_t vote = 0);
+  /// Only for a worker alone: the gradient of step `step` as an update would use it, running
+  /// statistics included, into `gradient` (as long as the arena) instead of an update.
+  StepResult gradient(int64_t step, GrainSource& source, std::span<float> gradient);
+
+  /// From the next step on; all workers must be given the same, of which none is more than its
+  /// StepperOptions::most_shares. The weights do not depend on them.
+  void set_shares(std::span<const int64_t> shares);
 
   /// Forward passes over `grains` grains in evaluation mode. fill(index, inputs, labels) prepares
   /// grain `index` and returns how many samples are real; output(index, logits), if given,
@@ -109,7 +129,9 @@ class Stepper {
 
   int lanes() const { return crew_.lanes(); }
   /// The grains that this worker runs.
-  const GrainRange& range() const { return range_; }
+  const GrainRange& range() const { return division_->own(team_); }
+  /// Those of every worker, by rank.
+  const std::vector<GrainRange>& ranges() const { return division_->ranges; }
   /// Time during which something was exchanged with other hosts.
   Seconds exchanging() const { return exchange_ ? exchange_->busy() : Seconds{}; }
   /// How the size of buckets is found; null where there is nothing to find.
@@ -127,8 +149,11 @@ class Stepper {
  private:
   struct LaneState;
 
-  LaneTable lane_table(int lanes) const;
+  std::vector<int64_t> lane_slots() const;
+  std::shared_ptr<const Division> divided(std::span<const int64_t> shares) const;
   void run_grains(int lane, int64_t step, GrainSource& source);
+  WorkerReport own_report(int64_t step) const;
+  void trace_waits(Seconds end);
   void trace_instructions(int lane, engine::GrainRun& run);
   void prepare_layer(int64_t begin);
   void prepare(size_t index);
@@ -137,7 +162,10 @@ class Stepper {
   void add_up(StepResult& result) const;
   double parameter_norm2(const float* gradient, int64_t begin, int64_t end) const;
   double mean_grain_norm2() const;
-  StepResult step_on_host(int64_t step, double learning_rate, GrainSource& source);
+  using UpdateChunk =
+      std::function<void(size_t chunk, const float* sum, const optim::StepContext&)>;
+  StepResult step_on_host(int64_t step, double learning_rate, GrainSource& source,
+                          const UpdateChunk& update);
   StepResult step_between_hosts(int64_t step, double learning_rate, GrainSource& source);
   template <class Work>
   void each_of_strip(int lane, const Work& work);
@@ -148,9 +176,8 @@ class Stepper {
   StepperOptions options_;
   const Team& team_;
   int64_t grains_;
-  std::vector<GrainRange> ranges_;  // by rank
-  GrainRange range_;
-  LaneTable lanes_;  // of the host
+  std::vector<int64_t> lane_counts_;  // by rank
+  std::shared_ptr<const Division> division_;
   std::vector<engine::Program::Preparation> preparations_;
   std::vector<std::string> instruction_names_;  // for the trace
 

@@ -30,24 +30,23 @@ void add_up(const TreeTotal& held, TreeNode node, const comm::Strip& strip, int6
 
 }  // namespace
 
-TreeExchange::TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges,
-                           std::vector<comm::Strip> strips, int tag)
-    : c_(c), ranges_(std::move(ranges)), strips_(std::move(strips)), tag_(tag * comm::kTags) {
-  check(static_cast<int>(ranges_.size()) == c.size() && ranges_.size() == strips_.size(),
-        "grains and a strip for each rank");
-  grains_ = 0;
-  for (const GrainRange& range : ranges_) grains_ = std::max(grains_, range.last);
+TreeExchange::TreeExchange(comm::Communicator& c, int64_t grains, std::vector<comm::Strip> strips,
+                           int tag)
+    : c_(c), grains_(grains), strips_(std::move(strips)), tag_(tag * comm::kTags) {
+  check(static_cast<int>(strips_.size()) == c.size(), "a strip for each rank");
+  for (const comm::Strip& strip : strips_) longest_ = std::max(longest_, strip.size());
 }
 
-comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) {
+comm::Task TreeExchange::part_reduce(HostSums sums, comm::Gate& gate, int priority) {
   const int ranks = c_.size();
+  check(static_cast<int>(sums.ranges.size()) == ranks, "grains for each rank");
   const comm::Strip mine = own();
   comm::Requests receives;
-  std::vector<HeldSum> all = held;
+  std::vector<HeldSum> all = sums.held;
   size_t arriving = 0;
   for (int r = 0; r < ranks; ++r) {
     if (r == c_.rank() || mine.size() == 0) continue;
-    for (const TreeNode& node : subtrees(ranges_[static_cast<size_t>(r)])) {
+    for (const TreeNode& node : subtrees(sums.ranges[static_cast<size_t>(r)])) {
       if (arriving == arrived_.size()) arrived_.push_back(AlignedBuffer::of_floats(mine.size()));
       const std::span<float> to =
           arrived_[arriving++].floats().first(static_cast<size_t>(mine.size()));
@@ -55,8 +54,8 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
       gate.receive(c_, r, tag_ + kReduce, comm::bytes_of(to), receives);
     }
   }
-  const TreeTotal here(std::move(held), grains_);
-  const std::vector<TreeNode> nodes = subtrees(ranges_[static_cast<size_t>(c_.rank())]);
+  const TreeTotal here(std::move(sums.held), grains_);
+  const std::vector<TreeNode> nodes = subtrees(sums.ranges[static_cast<size_t>(c_.rank())]);
   size_t made = 0;
   comm::Tasks sends;
   for (int step = 1; step < ranks; ++step) {
@@ -69,7 +68,8 @@ comm::Task TreeExchange::part_reduce(std::vector<HeldSum> held, comm::Gate& gate
       if (here.holds(node)) {
         values = here.sum(node, strip.begin, strip.end, {});
       } else {
-        if (made == given_.size()) given_.push_back(AlignedBuffer::of_floats(strip.size()));
+        // Whose strip it is for changes with the shares, so there is room for any.
+        if (made == given_.size()) given_.push_back(AlignedBuffer::of_floats(longest_));
         const std::span<float> room = given_[made++].floats();
         add_up(here, node, strip, grains_, room);
         values = room.data();

@@ -25,12 +25,11 @@ namespace convoy::sync {
 /// One bucket, exchanged between the ranks of a communicator again and again, step by step.
 class TreeExchange final : public BucketExchange {
  public:
-  /// `ranges`: the grains of each rank, which are all grains of a batch; `strips`: the arena floats
-  /// that each rank owns. A collective with this tag must not be under way twice.
-  TreeExchange(comm::Communicator& c, std::vector<GrainRange> ranges,
-               std::vector<comm::Strip> strips, int tag);
+  /// `grains`: those of a batch; `strips`: the arena floats that each rank owns. A collective with
+  /// this tag must not be under way twice.
+  TreeExchange(comm::Communicator& c, int64_t grains, std::vector<comm::Strip> strips, int tag);
 
-  comm::Task part_reduce(std::vector<HeldSum> held, comm::Gate& gate, int priority) override;
+  comm::Task part_reduce(HostSums sums, comm::Gate& gate, int priority) override;
   const float* sum(int64_t begin, int64_t end, std::span<float> workspace) const override {
     return total_->sum(begin, end, workspace);
   }
@@ -38,7 +37,6 @@ class TreeExchange final : public BucketExchange {
   comm::Task take_strips(std::span<float> arena, const comm::Gate& gate) override;
 
   const comm::Strip& own() const { return strips_[static_cast<size_t>(c_.rank())]; }
-  int64_t grains() const { return grains_; }
 
   /// What rank `rank` sends in a part-reduce and a part-broadcast.
   static comm::Traffic traffic(int rank, const std::vector<GrainRange>& ranges,
@@ -46,10 +44,10 @@ class TreeExchange final : public BucketExchange {
 
  private:
   comm::Communicator& c_;
-  std::vector<GrainRange> ranges_;
-  std::vector<comm::Strip> strips_;
-  int tag_;
   int64_t grains_;
+  std::vector<comm::Strip> strips_;
+  int64_t longest_ = 0;  // strip
+  int tag_;
   std::vector<AlignedBuffer> arrived_;  // by subtree of the others
   std::vector<AlignedBuffer> given_;    // sums that had to be made before they could be sent
   std::unique_ptr<TreeTotal> total_;

@@ -62,7 +62,7 @@ Values total_of(const std::vector<int64_t>& cuts) {
     RangeSum sum(range, kSize, kLargest, slots[i]);
     // Twice, as in two steps: the first must leave no trace.
     for (int round = 0; round < 2; ++round) {
-      sum.restart();
+      sum.restart(range);
       for (int64_t g = range.first; g < range.last; ++g) run_grain(sum, g);
     }
     for (const RangeSum::Kept& kept : RangeSum::kept(range)) {
@@ -153,6 +153,17 @@ TEST(Subtrees, AreThoseThatAWorkerKeeps) {
       for (const RangeSum::Kept& k : RangeSum::kept({first, last})) kept.push_back(k.node);
       EXPECT_EQ(subtrees({first, last}), kept) << first << " to " << last;
     }
+  }
+}
+
+TEST(RangeSum, NeedsNoMoreSlotsThanAnnouncedForAnyRangeOfThatLength) {
+  constexpr int64_t kBatch = 70;
+  for (int64_t length = 0; length <= 40; ++length) {
+    int64_t most = 0;
+    for (int64_t first = 0; first + length <= kBatch; ++first) {
+      most = std::max(most, RangeSum::slots({first, first + length}));
+    }
+    EXPECT_EQ(RangeSum::most_slots(length), most) << length;
   }
 }
 

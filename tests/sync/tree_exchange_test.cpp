@@ -91,15 +91,16 @@ TEST(TreeExchange, GivesTheBitsOfOneWorkerForAnySharesAndLanes) {
       comm::run_as_threads(ranks, [&, begin = begin, end = end](comm::Communicator& c) {
         for (const int lanes : {1, 3}) {
           const Held held(ranges[static_cast<size_t>(c.rank())], lanes);
-          TreeExchange tree(c, ranges, strips, 1);
+          TreeExchange tree(c, ranges.back().last, strips, 1);
           comm::Gate gate(Bytes{1000});
           std::vector<float> arena(kCount, 0);
           const comm::Traffic before = c.sent();
           for (int round = 0; round < 2; ++round) {
-            comm::wait(tree.part_reduce(held.sums, gate, 0), kPatience, "the sum");
+            comm::wait(tree.part_reduce(HostSums(ranges, held.sums), gate, 0), kPatience,
+                       "the sum");
             const comm::Strip own = tree.own();
             std::vector<float> workspace(static_cast<size_t>(
-                TreeTotal::workspace_size(tree.grains(), std::max<int64_t>(1, own.size()))));
+                TreeTotal::workspace_size(ranges.back().last, std::max<int64_t>(1, own.size()))));
             if (own.size() > 0) {
               std::copy_n(tree.sum(own.begin, own.end, workspace), own.size(),
                           arena.begin() + own.begin);
@@ -119,6 +120,31 @@ TEST(TreeExchange, GivesTheBitsOfOneWorkerForAnySharesAndLanes) {
       });
     }
   }
+}
+
+TEST(TreeExchange, FollowsSharesThatChangeFromSumToSum) {
+  const std::vector<std::vector<int64_t>> turns = {{4, 4, 4}, {5, 3, 4},  {0, 12, 0},
+                                                   {1, 6, 5}, {11, 0, 1}, {3, 3, 6}};
+  const std::vector<float> expected = by_one_worker(12);
+  const std::vector<comm::Strip> strips = {{0, 10}, {10, 500}, {500, kCount}};
+  comm::run_as_threads(3, [&](comm::Communicator& c) {
+    TreeExchange tree(c, 12, strips, 1);
+    comm::Gate gate(Bytes{1000});
+    for (const std::vector<int64_t>& shares : turns) {
+      for (const int lanes : {1, 2}) {  // with two, sums must be made before they can be sent
+        const std::vector<GrainRange> ranges = ranges_of(shares);
+        const Held held(ranges[static_cast<size_t>(c.rank())], lanes);
+        comm::wait(tree.part_reduce(HostSums(ranges, held.sums), gate, 0), kPatience, "the sum");
+        const comm::Strip own = tree.own();
+        std::vector<float> workspace(
+            static_cast<size_t>(TreeTotal::workspace_size(12, own.size())));
+        const float* sum = tree.sum(own.begin, own.end, workspace);
+        for (int64_t i = own.begin; i < own.end; ++i) {
+          ASSERT_EQ(sum[i - own.begin], expected[static_cast<size_t>(i)]);
+        }
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -155,6 +155,59 @@ TEST(WorkersAndLanes, ComeCloseByEveryOtherWayToSum) {
   }
 }
 
+/// Six grains, dealt out anew for each step; now and then a worker gets none.
+std::vector<int64_t> shares_of_step(int64_t step, int workers) {
+  std::vector<int64_t> shares(static_cast<size_t>(workers), 0);
+  Stream random(7, Purpose::test, static_cast<uint64_t>(step));
+  for (int64_t g = 0; g < kBatch / kGrain; ++g) {
+    ++shares[random.below(static_cast<uint32_t>(workers))];
+  }
+  return shares;
+}
+
+void expect_the_bits_of_one_worker_with_moving_shares(const std::string& optimizer, double clip) {
+  // Buckets of several sizes are tried meanwhile.
+  constexpr int64_t kMany = 30;
+  const Outcome one = alone(small_resnet(), optimizer, clip, kMany);
+  for (const Setting& setting : settings()) {
+    SCOPED_TRACE(testing::PrintToString(setting.hosts));
+    comm::run_as_threads(
+        static_cast<int>(setting.hosts.size()),
+        [&](comm::Communicator& world) {
+          StepperOptions options = options_of(setting, clip);
+          options.exchange.buckets = {{8 << 10}, {24 << 10}};
+          options.most_shares.assign(setting.hosts.size(), kBatch / kGrain);
+          Training training(small_resnet(), options, Team(world, kDeadline), optimizer);
+          Outcome outcome;
+          for (int64_t step = 0; step < kMany; ++step) {
+            const StepResult result = training.step(step);
+            outcome.losses.push_back(result.loss);
+            outcome.norms.push_back(result.gradient_norm);
+            ASSERT_EQ(result.reports.size(), setting.hosts.size());
+            for (int r = 0; r < world.size(); ++r) {
+              const auto rank = static_cast<size_t>(r);
+              EXPECT_EQ(result.reports[rank].grains, training.stepper.ranges()[rank].size());
+              EXPECT_EQ(result.reports[rank].compute.value > 0, result.reports[rank].grains > 0);
+            }
+            training.stepper.set_shares(shares_of_step(step, world.size()));
+          }
+          outcome.state = training.state();
+          if (world.rank() == 0) {
+            EXPECT_TRUE(outcome == one) << "other bits";
+          }
+          EXPECT_EQ(training.source.held(), 0U);
+        },
+        setting.hosts);
+  }
+}
+
+TEST(WorkersAndLanes, GiveTheSameWeightsWhileSharesMove) {
+  expect_the_bits_of_one_worker_with_moving_shares("sgd", 0);
+}
+TEST(WorkersAndLanes, GiveTheSameWeightsWhileSharesMoveAndGradientsAreClipped) {
+  expect_the_bits_of_one_worker_with_moving_shares("adam", 1.0);
+}
+
 TEST(WorkersAndLanes, GiveTheSameWeightsWhileTheSizeOfBucketsIsFound) {
   // All sizes may be tried, and some steps follow.
   constexpr auto kMany =
