@@ -17,17 +17,18 @@ constexpr double kBelieved = 3;
 // A promise broken or exceeded by more says no more than one by so much.
 constexpr double kFarthest = 3;
 
-std::vector<TimeProfile> profiles_of(std::span<const double> speeds) {
+}  // namespace
+
+std::vector<TimeProfile> SteadyShares::profiles_of(std::span<const double> speeds) const {
   std::vector<TimeProfile> profiles;
   profiles.reserve(speeds.size());
-  for (const double speed : speeds) {
-    check(std::isfinite(speed) && speed > 0, "a speed is positive");
-    profiles.push_back(TimeProfile::of_speed(speed));
+  for (size_t i = 0; i < speeds.size(); ++i) {
+    check(std::isfinite(speeds[i]) && speeds[i] > 0, "a speed is positive");
+    profiles.push_back(options_.profile ? options_.profile(i, speeds[i])
+                                        : TimeProfile::of_speed(speeds[i]));
   }
   return profiles;
 }
-
-}  // namespace
 
 double predicted_gain(std::span<const int64_t> present, std::span<const int64_t> proposed,
                       std::span<const TimeProfile> profiles) {

@@ -19,7 +19,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "convoy/sync/shares.hpp"
@@ -53,10 +55,12 @@ class SteadyShares {
   struct Options {
     double least = 0.005;  ///< expected gain that is worth a move
     int64_t longest = 50;  ///< steps in the mean of speeds
+    /// How long a worker of this speed takes; null: in proportion to its grains.
+    std::function<TimeProfile(size_t worker, double speed)> profile = nullptr;
   };
 
   SteadyShares() = default;
-  explicit SteadyShares(Options options) : options_(options) {}
+  explicit SteadyShares(Options options) : options_(std::move(options)) {}
 
   /// For a step in which workers are predicted to have these speeds (> 0). The first ones are
   /// taken as they are, and so are shares that bounds or another number of grains or workers make
@@ -79,6 +83,7 @@ class SteadyShares {
     KeptPromises promises;
   };
 
+  std::vector<TimeProfile> profiles_of(std::span<const double> speeds) const;
   bool possible(int64_t grains, std::span<const ShareBounds> bounds) const;
   void average(std::span<const double> predicted);
   void consider(Proposal& proposal, int64_t grains, std::span<const double> speeds,
