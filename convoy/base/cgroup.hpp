@@ -5,10 +5,22 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "convoy/base/units.hpp"
 
 namespace convoy::cgroup {
+
+/// A group that this process is in: ours, or one above it.
+struct Level {
+  std::filesystem::path folder;
+  bool unified = false;  ///< version 2
+  bool operator==(const Level&) const = default;
+};
+/// The groups from the top of a hierarchy down to ours, for each hierarchy with this controller
+/// ("cpu", "memory"). Mount points are those in /proc/self/mountinfo, or the usual ones.
+std::vector<Level> levels(const std::string& controller, const std::filesystem::path& root = "/");
 
 /// CPU time granted, in CPUs (1.5: one and a half); nothing if unlimited.
 std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
@@ -16,5 +28,7 @@ std::optional<double> cpu_quota(const std::filesystem::path& root = "/");
 /// Memory that may still be taken: limit − usage, where page cache that the kernel would drop at
 /// once does not count as used. Nothing if unlimited.
 std::optional<Bytes> memory_left(const std::filesystem::path& root = "/");
+/// Memory granted in all; nothing if unlimited.
+std::optional<Bytes> memory_limit(const std::filesystem::path& root = "/");
 
 }  // namespace convoy::cgroup

@@ -62,6 +62,11 @@ void return_free_memory() {
   ::malloc_trim(0);
 }
 
+Bytes AlignedBuffer::taken(Bytes size) {
+  const auto wanted = static_cast<size_t>(size.value);
+  return {static_cast<int64_t>(round_up(wanted, wanted < kLarge ? kAlignment : kHugePage))};
+}
+
 AlignedBuffer::AlignedBuffer(Bytes size) {
   check(size.value >= 0, "a buffer's size is not negative");
   if (size.value == 0) return;

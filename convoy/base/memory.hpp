@@ -31,6 +31,8 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(Bytes size);
   static AlignedBuffer of_floats(int64_t count) { return AlignedBuffer(Bytes{4 * count}); }
+  /// The memory that a block of this size takes: whole cache lines, or whole huge pages.
+  static Bytes taken(Bytes size);
   ~AlignedBuffer();
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;

@@ -72,8 +72,7 @@ void Shares::check() const {
                 "there are samples, and the grain divides the batch");
   std::vector<int> times(static_cast<size_t>(batch / grain));
   for (const GrainRange& range : ranges) {
-    convoy::check(range.empty() || (range.first >= 0 && range.last <= batch / grain),
-                  "a worker's grains are grains of the batch");
+    convoy::check(range.is_within(batch / grain), "a worker's grains are grains of the batch");
     for (int64_t g = range.first; g < range.last; ++g) ++times[static_cast<size_t>(g)];
   }
   convoy::check(std::all_of(times.begin(), times.end(), [](int n) { return n == 1; }),

@@ -15,6 +15,10 @@ struct GrainRange {
   int64_t first = 0;
   int64_t last = 0;
   bool empty() const { return first >= last; }
+  int64_t size() const { return empty() ? 0 : last - first; }
+  bool has(int64_t grain) const { return grain >= first && grain < last; }
+  /// All are grains of a batch of `grains`.
+  bool is_within(int64_t grains) const { return empty() || (first >= 0 && last <= grains); }
   bool operator==(const GrainRange&) const = default;
 };
 

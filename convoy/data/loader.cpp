@@ -16,34 +16,32 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/memory.hpp"
+#include "convoy/data/prepared_grains.hpp"
 
 namespace convoy::data {
 namespace {
 
-constexpr int64_t kLine = 16;  // floats of a cache line
-
-/// Those wanted here.
-int64_t grains_per_batch(const LoaderOptions& options) {
-  return options.last_grain - options.first_grain;
-}
-
-int64_t slot_count(const LoaderOptions& options) {
-  return (std::max(options.ahead, 1) + 1) * grains_per_batch(options);
-}
-
-int64_t slot_floats(const LoaderOptions& options, model::Shape shape) {
-  return (options.grain * shape.size() + kLine - 1) / kLine * kLine;
+void check_batch(const LoaderOptions& options) {
+  check(options.grain > 0 && options.batch > 0 && options.batch % options.grain == 0,
+        "the grain divides the batch");
 }
 
 LoaderOptions checked(LoaderOptions options) {
-  check(options.grain > 0 && options.batch > 0 && options.batch % options.grain == 0,
-        "the grain divides the batch");
+  check_batch(options);
   check(options.threads > 0, "a loader has at least one thread");
-  if (options.last_grain == 0) options.last_grain = options.batch / options.grain;
-  check(options.first_grain >= 0 && options.first_grain < options.last_grain &&
-            options.last_grain <= options.batch / options.grain,
-        "a loader prepares grains of the batch");
   return options;
+}
+
+GrainRange wanted(const LoaderOptions& options) {
+  return options.grains.value_or(GrainRange{.first = 0, .last = options.batch / options.grain});
+}
+
+int batches_ahead(const LoaderOptions& options) {
+  return std::max(options.ahead, 1);
+}
+
+Bytes inputs_of_slot(const LoaderOptions& options, model::Shape shape) {
+  return {options.grain * shape.size() * static_cast<int64_t>(sizeof(float))};
 }
 
 // Lanes own the cores; a loader thread should only fill the gaps, so it asks for less than they do.
@@ -76,37 +74,20 @@ bool prepare_or_note(const Source& source, const Dataset& set, Preparer& prepare
 
 }  // namespace
 
-// Grains are numbered n = 0, 1, 2, … from the first step on; grain n lives in slot n mod S. The
-// slot's turn tells whose it is:
-//   turn = n      free, to be filled with grain n
-//   turn = n + 1  grain n is ready (S ≥ 2, so this is never another grain's "free")
-//   turn = n + S  released: free for grain n + S
-// Turns are changed by release stores, so whoever sees one sees the slot's content. The mutex only
-// guards sleeping and waking: a turn is stored first, then the mutex is passed through, so that
-// nobody can look at the turn, find it old and fall asleep after the notification.
-struct TrainLoader::Ring {
-  struct Slot {
-    std::atomic<int64_t> turn{0};
-    float* inputs = nullptr;
-    std::span<int32_t> labels;
-  };
+/// The threads, and the grains that they prepare.
+struct TrainLoader::Crew {
+  using Claim = PreparedGrains::Claim;
 
-  Ring(const Source& from, const LoaderOptions& given)
+  Crew(const Source& from, const LoaderOptions& given)
       : source(from),
         options(checked(given)),
-        grains(grains_per_batch(options)),
-        inputs(AlignedBuffer::of_floats(slot_count(options) *
-                                        slot_floats(options, from.train->shape()))),
-        labels(static_cast<size_t>(slot_count(options) * options.grain)),
-        slots(static_cast<size_t>(slot_count(options))) {
+        grains({.grains = options.batch / options.grain,
+                .first_step = options.first_step,
+                .range = wanted(options),
+                .ahead = batches_ahead(options),
+                .lanes = std::max(options.lanes, 1),
+                .announced = options.feed != nullptr && options.feed->is_announced()}) {
     if (options.augment != nullptr) augment = *options.augment;
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const auto grain = static_cast<size_t>(options.grain);
-      slots[i].turn.store(static_cast<int64_t>(i), std::memory_order_relaxed);
-      slots[i].inputs = inputs.floats().data() +
-                        static_cast<int64_t>(i) * slot_floats(options, source.train->shape());
-      slots[i].labels = std::span(labels).subspan(i * grain, grain);
-    }
     try {
       for (int i = 0; i < options.threads; ++i) add_thread();
     } catch (const std::system_error& problem) {
@@ -119,34 +100,20 @@ struct TrainLoader::Ring {
     threads.emplace_back([this] { run(); });
   }
 
-  ~Ring() { stop(); }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
+  ~Crew() { stop(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
 
   void stop() {
     {
       const std::lock_guard lock(mutex);
       stopped.store(true, std::memory_order_relaxed);
     }
-    freed.notify_all();
+    work.notify_all();
     // What the threads wait for there may need workers that have stopped, too.
     if (options.feed != nullptr) options.feed->stop();
     for (std::thread& thread : threads) thread.join();
     threads.clear();
-  }
-
-  int64_t number(int64_t step, int64_t grain) const {
-    check(step >= options.first_step && grain >= options.first_grain && grain < options.last_grain,
-          "a lane asks for a grain of the stream");
-    return (step - options.first_step) * grains + (grain - options.first_grain);
-  }
-
-  Slot& slot_of(int64_t n) { return slots[static_cast<size_t>(n) % slots.size()]; }
-
-  void set_turn(Slot& slot, int64_t turn, std::condition_variable& waiters) {
-    slot.turn.store(turn, std::memory_order_release);
-    { const std::lock_guard lock(mutex); }
-    waiters.notify_all();
   }
 
   // ---- loader threads ----
@@ -155,11 +122,15 @@ struct TrainLoader::Ring {
     give_way();
     try {
       Preparer preparer(source, source.train->shape(), augment ? &*augment : nullptr);
-      for (;;) {
-        const int64_t n = next.fetch_add(1, std::memory_order_relaxed);
-        Slot& slot = slot_of(n);
-        if (!wait_until_free(slot, n) || !fill(slot, n, preparer)) return;
-        set_turn(slot, n + 1, ready);
+      while (std::optional<Claim> claim = wait_for_work()) {
+        if (claim->slot == nullptr) claim->slot = make_slot();
+        if (!fill(*claim->slot, claim->place, preparer)) return;
+        {
+          const std::lock_guard lock(mutex);
+          grains.filled(std::move(*claim));
+        }
+        ready.notify_all();
+        work.notify_all();  // its slot may be free again
       }
     } catch (...) {
       {
@@ -167,38 +138,43 @@ struct TrainLoader::Ring {
         if (!error) error = std::current_exception();
         stopped.store(true, std::memory_order_relaxed);
       }
-      freed.notify_all();
+      work.notify_all();
       ready.notify_all();
     }
   }
 
-  bool wait_until_free(const Slot& slot, int64_t n) {
-    const auto free = [&] { return slot.turn.load(std::memory_order_acquire) == n; };
-    if (!free()) {
-      std::unique_lock lock(mutex);
-      freed.wait(lock, [&] { return stopped.load(std::memory_order_relaxed) || free(); });
-    }
-    return !stopped.load(std::memory_order_relaxed);
+  // None if the loader was stopped.
+  std::optional<Claim> wait_for_work() {
+    std::optional<Claim> claim;
+    std::unique_lock lock(mutex);
+    work.wait(lock, [&] {
+      return stopped.load(std::memory_order_relaxed) || (claim = grains.claim()).has_value();
+    });
+    return claim;
   }
 
-  // In the stream, of grain n.
-  int64_t first_position(int64_t n) const {
-    return (options.first_step + n / grains) * options.batch +
-           (options.first_grain + n % grains) * options.grain;
+  std::unique_ptr<GrainSlot> make_slot() const {
+    auto slot = std::make_unique<GrainSlot>();
+    slot->inputs = AlignedBuffer(inputs_of_slot(options, source.train->shape()));
+    slot->labels.resize(static_cast<size_t>(options.grain));
+    return slot;
+  }
+
+  // In the stream.
+  int64_t first_position(GrainPlace place) const {
+    return place.step * options.batch + place.grain * options.grain;
   }
 
   // False if the loader was stopped meanwhile: a grain of large images takes a while.
-  bool fill(const Slot& slot, int64_t n, Preparer& preparer) {
+  bool fill(GrainSlot& slot, GrainPlace place, Preparer& preparer) {
     const Dataset& set = *source.train;
     const auto size = static_cast<size_t>(set.shape().size());
-    const int64_t step = options.first_step + n / grains;
-    const int64_t grain = options.first_grain + n % grains;
-    const int64_t first = first_position(n);
+    const int64_t first = first_position(place);
     std::vector<Stored> fed;
     if (options.feed != nullptr) {
-      fed = options.feed->take(step, grain);
+      fed = options.feed->take(place.step, place.grain);
     } else {
-      will_need(n + static_cast<int64_t>(slots.size()));
+      will_need({.step = place.step + batches_ahead(options) + 1, .grain = place.grain});
     }
     std::vector<int64_t> bad;
     for (int64_t k = 0; k < options.grain; ++k) {
@@ -206,25 +182,26 @@ struct TrainLoader::Ring {
       const StreamSample which = stream_at(first + k, set.size(), options.seed);
       const Stored stored = fed.empty() ? set.sample(which.sample) : fed[static_cast<size_t>(k)];
       slot.labels[static_cast<size_t>(k)] = stored.label;
-      const std::span<float> out{slot.inputs + static_cast<size_t>(k) * size, size};
+      const std::span<float> out =
+          slot.inputs.floats().subspan(static_cast<size_t>(k) * size, size);
       if (!prepare_or_note(source, set, preparer, stored, which, options.seed, out)) {
         bad.push_back(k);
       }
     }
-    if (options.feed != nullptr) options.feed->release(step, grain);
+    if (options.feed != nullptr) options.feed->release(place.step, place.grain);
     for (const int64_t k : bad) replace(slot, k, bad, static_cast<int64_t>(size));
     return true;
   }
 
-  void will_need(int64_t n) const {
-    const int64_t first = first_position(n);
+  void will_need(GrainPlace place) const {
+    const int64_t first = first_position(place);
     for (int64_t k = 0; k < options.grain; ++k) {
       source.train->will_need(stream_at(first + k, source.train->size(), options.seed).sample);
     }
   }
 
   // Sample k of a grain by the nearest good one before it, else behind it.
-  void replace(const Slot& slot, int64_t k, const std::vector<int64_t>& bad, int64_t size) const {
+  void replace(GrainSlot& slot, int64_t k, const std::vector<int64_t>& bad, int64_t size) const {
     const auto is_bad = [&](int64_t i) { return std::ranges::binary_search(bad, i); };
     int64_t from = k - 1;
     while (from >= 0 && is_bad(from)) --from;
@@ -233,89 +210,98 @@ struct TrainLoader::Ring {
       while (from < options.grain && is_bad(from)) ++from;
     }
     if (from == options.grain) refuse("all {} samples of a grain are damaged", options.grain);
-    std::copy_n(slot.inputs + from * size, size, slot.inputs + k * size);
+    float* const inputs = slot.inputs.floats().data();
+    std::copy_n(inputs + from * size, size, inputs + k * size);
     slot.labels[static_cast<size_t>(k)] = slot.labels[static_cast<size_t>(from)];
   }
 
   // ---- lanes ----
 
-  void wait_until_ready(const Slot& slot, int64_t n) {
-    const auto is_ready = [&] { return slot.turn.load(std::memory_order_acquire) > n; };
-    const Seconds start = now();
+  const GrainSlot& get(GrainPlace place) {
     std::unique_lock lock(mutex);
-    ready.wait_for(lock, std::chrono::duration<double>(options.deadline.value),
-                   [&] { return is_ready() || error; });
-    waited_ns.fetch_add(static_cast<int64_t>((now() - start).value * 1e9),
-                        std::memory_order_relaxed);
-    if (is_ready()) return;
+    const GrainSlot* slot = grains.get(place);
+    if (slot != nullptr) return *slot;
+    const Seconds start = now();
+    ready.wait_for(lock, std::chrono::duration<double>(options.deadline.value), [&] {
+      slot = grains.get(place);
+      return slot != nullptr || error;
+    });
+    waited += now() - start;
+    if (slot != nullptr) return *slot;
     if (error) std::rethrow_exception(error);
-    const int64_t holder = n - static_cast<int64_t>(slots.size());
-    const bool held = slot.turn.load(std::memory_order_acquire) == holder + 1;
-    fail("the data loader has not delivered grain {} of step {} within {}{}",
-         options.first_grain + n % grains, options.first_step + n / grains,
-         to_string(options.deadline),
-         held ? fmt::format(": its slot still holds grain {} of step {}, which was not released",
-                            options.first_grain + holder % grains,
-                            options.first_step + holder / grains)
-              : "");
+    const std::optional<GrainPlace> other = grains.what_holds_up(place);
+    fail("the data loader has not delivered grain {} of step {} within {}{}", place.grain,
+         place.step, to_string(options.deadline),
+         other ? fmt::format(": grain {} of step {} was not released", other->grain, other->step)
+               : "");
+  }
+
+  void release(GrainPlace place) {
+    {
+      const std::lock_guard lock(mutex);
+      grains.release(place);
+    }
+    work.notify_all();
+  }
+
+  void set_grains(int64_t step, GrainRange range) {
+    {
+      const std::lock_guard lock(mutex);
+      grains.set_range(step, range);
+    }
+    work.notify_all();
   }
 
   const Source source;
   const LoaderOptions options;
   std::optional<job::Augment> augment;
-  const int64_t grains;  // per batch
-  AlignedBuffer inputs;
-  std::vector<int32_t> labels;
-  std::vector<Slot> slots;
 
-  std::atomic<int64_t> next{0};
-  std::atomic<int64_t> waited_ns{0};
-  std::atomic<bool> stopped{false};
+  std::atomic<bool> stopped{false};  // changed under the mutex
   std::mutex mutex;
-  std::condition_variable freed;
-  std::condition_variable ready;
+  std::condition_variable work;   // there may be something to claim
+  std::condition_variable ready;  // a grain is
+  PreparedGrains grains;
+  Seconds waited;
   std::exception_ptr error;
   std::vector<std::thread> threads;
 };
 
 TrainLoader::TrainLoader(const Source& source, const LoaderOptions& options)
-    : ring_(std::make_unique<Ring>(source, options)) {}
+    : crew_(std::make_unique<Crew>(source, options)) {}
 
 TrainLoader::~TrainLoader() = default;
 
+void TrainLoader::set_grains(int64_t step, GrainRange grains) {
+  crew_->set_grains(step, grains);
+}
+
 Grain TrainLoader::get(int64_t step, int64_t grain) {
-  const int64_t n = ring_->number(step, grain);
-  Ring::Slot& slot = ring_->slot_of(n);
-  if (slot.turn.load(std::memory_order_acquire) <= n) ring_->wait_until_ready(slot, n);
-  check(slot.turn.load(std::memory_order_acquire) == n + 1, "a grain is got before its release");
-  const auto size = static_cast<size_t>(ring_->options.grain * ring_->source.train->shape().size());
-  return {.inputs = {slot.inputs, size}, .labels = slot.labels, .count = ring_->options.grain};
+  const GrainSlot& slot = crew_->get({.step = step, .grain = grain});
+  return {.inputs = slot.inputs.floats(), .labels = slot.labels, .count = crew_->options.grain};
 }
 
 void TrainLoader::release(int64_t step, int64_t grain) {
-  const int64_t n = ring_->number(step, grain);
-  Ring::Slot& slot = ring_->slot_of(n);
-  check(slot.turn.load(std::memory_order_relaxed) == n + 1, "a grain is got once, released once");
-  ring_->set_turn(slot, n + static_cast<int64_t>(ring_->slots.size()), ring_->freed);
+  crew_->release({.step = step, .grain = grain});
 }
 
 Seconds TrainLoader::waited() const {
-  return {static_cast<double>(ring_->waited_ns.load(std::memory_order_relaxed)) * 1e-9};
+  const std::lock_guard lock(crew_->mutex);
+  return crew_->waited;
 }
 
 void TrainLoader::add_thread() {
-  ring_->add_thread();
+  crew_->add_thread();
 }
 
 int TrainLoader::threads() const {
-  return static_cast<int>(ring_->threads.size());
+  return static_cast<int>(crew_->threads.size());
 }
 
-Bytes TrainLoader::memory(const LoaderOptions& given, model::Shape shape) {
-  const LoaderOptions options = checked(given);
-  const auto slot = slot_floats(options, shape) * static_cast<int64_t>(sizeof(float)) +
-                    options.grain * static_cast<int64_t>(sizeof(int32_t));
-  return {slot_count(options) * slot};
+Bytes TrainLoader::memory(const LoaderOptions& options, model::Shape shape) {
+  check_batch(options);
+  const Bytes slot =
+      AlignedBuffer::taken(inputs_of_slot(options, shape)) + options.grain * Bytes{sizeof(int32_t)};
+  return (batches_ahead(options) + 1) * wanted(options).size() * slot;
 }
 
 Seconds measure_preparation(const Source& source, const LoaderOptions& options) {

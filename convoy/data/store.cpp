@@ -155,7 +155,7 @@ Bytes Store::memory(const PackedFile& file, int64_t first_record, const StoreOpt
   if (options.copies == shares.workers()) return memory;
 
   int64_t share = 0;
-  for (const GrainRange& range : shares.ranges) share = std::max(share, range.last - range.first);
+  for (const GrainRange& range : shares.ranges) share = std::max(share, range.size());
   // A member sends about as much as it receives.
   memory += Bytes{
       static_cast<int64_t>(2 * mean * static_cast<double>(options.ahead * share * options.grain))};

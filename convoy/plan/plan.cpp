@@ -245,7 +245,7 @@ class Planner {
     data::LoaderOptions loader;
     loader.batch = batch;
     loader.grain = l.grain;
-    loader.last_grain = share(plan);
+    loader.grains = {.first = 0, .last = share(plan)};
     plan.loader = data::TrainLoader::memory(loader, graph_.input_shape());
     return plan;
   }

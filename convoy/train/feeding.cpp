@@ -65,8 +65,8 @@ Feeding::Feeding(const Prepared& prepared, const sync::GrainRange& grains, int64
   data::LoaderOptions loading;
   loading.batch = p_.planned.plan.batch;
   loading.grain = p_.planned.plan.grain;
-  loading.first_grain = grains.first;
-  loading.last_grain = grains.last;
+  loading.grains = {grains.first, grains.last};
+  loading.lanes = p_.planned.plan.lanes;
   loading.seed = p_.job.train.seed;
   loading.first_step = first_step;
   loading.augment = &p_.job.data.augment;
@@ -82,7 +82,7 @@ int Feeding::first_threads(const data::LoaderOptions& loading) const {
   if (p_.job.data.threads > 0) return static_cast<int>(p_.job.data.threads);
   const plan::Plan& plan = p_.planned.plan;
   if (plan.step.value <= 0) return 1;
-  const auto share = static_cast<double>((loading.last_grain - loading.first_grain) * plan.grain);
+  const auto share = static_cast<double>(loading.grains->size() * plan.grain);
   constexpr double kReserve = 1.2;
   const double busy =
       kReserve * share * data::measure_preparation(p_.source, loading).value / plan.step.value;

@@ -114,6 +114,12 @@ TEST(AlignedBuffer, EmptyHasNoBytes) {
   EXPECT_TRUE(AlignedBuffer(Bytes{0}).floats().empty());
 }
 
+TEST(AlignedBuffer, TakesWholeCacheLinesOrWholeHugePages) {
+  EXPECT_EQ(AlignedBuffer::taken(Bytes{0}), Bytes{0});
+  EXPECT_EQ(AlignedBuffer::taken(Bytes{65}), Bytes{128});
+  EXPECT_EQ(AlignedBuffer::taken(Bytes{(4 << 20) + 1}), Bytes{6 << 20});
+}
+
 TEST(AlignedBuffer, MovesItsBlock) {
   for (const int64_t count : {int64_t{10}, int64_t{2} << 20}) {
     AlignedBuffer first = AlignedBuffer::of_floats(count);

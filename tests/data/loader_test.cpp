@@ -10,49 +10,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/data/helpers.hpp"
+#include "tests/data/loading.hpp"
 
 namespace convoy::data {
 namespace {
 
 using testing::Each;
 using testing::HasSubstr;
-
-constexpr int64_t kSize = 37;
-constexpr int64_t kValues = 3 * 6 * 6;
-
-Source small_source() {
-  return open(synthetic({3, 6, 6}, 4, kSize));
-}
-
-LoaderOptions small_options(const job::Augment* augment, int threads) {
-  LoaderOptions options;
-  options.ahead = 2;
-  options.batch = 12;
-  options.grain = 3;
-  options.seed = 5;
-  options.threads = threads;
-  options.augment = augment;
-  return options;
-}
-
-// What the grain must hold, prepared directly.
-void expect_right(const Grain& grain, const Source& source, const LoaderOptions& options,
-                  int64_t step, int64_t number) {
-  ASSERT_EQ(grain.count, options.grain);
-  ASSERT_EQ(static_cast<int64_t>(grain.inputs.size()), options.grain * kValues);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(grain.inputs.data()) % 64, 0U);
-  std::vector<float> expected(kValues);
-  for (int64_t k = 0; k < options.grain; ++k) {
-    const int64_t position = step * options.batch + number * options.grain + k;
-    const StreamSample which = stream_at(position, kSize, options.seed);
-    prepare(source, *source.train, which, options.seed, options.augment, expected);
-    const auto got = grain.inputs.subspan(static_cast<size_t>(k * kValues), kValues);
-    EXPECT_TRUE(std::equal(got.begin(), got.end(), expected.begin()))
-        << "step " << step << ", grain " << number << ", sample " << k;
-    EXPECT_EQ(grain.labels[static_cast<size_t>(k)], source.train->label(which.sample));
-  }
-}
 
 TEST(TrainLoader, YieldsWhatDirectPreparationYieldsForAnyNumberOfThreads) {
   const Source source = small_source();
@@ -119,44 +83,7 @@ TEST(TrainLoader, ServesLanesThatAskInAnyOrder) {
   for (std::thread& thread : lanes) thread.join();
 }
 
-// Counts how often pixels are asked for, can hold its readers up, and can fail at one sample.
-class Probe final : public Dataset {
- public:
-  explicit Probe(int64_t broken = -1) : broken_(broken) {}
-  int64_t size() const override { return 1000; }
-  model::Shape shape() const override { return {1, 2, 2}; }
-  int64_t classes() const override { return 2; }
-  std::span<const uint8_t> pixels(int64_t index) const override {
-    gate_.wait(false);
-    if (index == broken_) throw std::runtime_error("this sample is broken");
-    ++asked_;
-    asked_.notify_all();
-    return pixels_;
-  }
-  int32_t label(int64_t index) const override { return static_cast<int32_t>(index % 2); }
-
-  void hold() { gate_ = false; }
-  void let_go() {
-    gate_ = true;
-    gate_.notify_all();
-  }
-  int64_t asked() const { return asked_; }
-  void wait_for_asked(int64_t count) const {
-    for (int64_t seen = asked_; seen < count; seen = asked_) asked_.wait(seen);
-  }
-
- private:
-  std::array<uint8_t, 4> pixels_{};
-  int64_t broken_;
-  mutable std::atomic<bool> gate_{true};
-  mutable std::atomic<int64_t> asked_{0};
-};
-
-Source probe_source(const std::shared_ptr<Probe>& probe) {
-  return {.train = probe, .test = probe, .mean = {0.0F}, .std = {1.0F}, .fingerprint = 0};
-}
-
-TEST(TrainLoader, NeverPreparesMoreThanItsRingHolds) {
+TEST(TrainLoader, NeverPreparesMoreThanItsSlotsHold) {
   const auto probe = std::make_shared<Probe>();
   LoaderOptions options = small_options(nullptr, 3);
   options.ahead = 1;
@@ -171,7 +98,7 @@ TEST(TrainLoader, NeverPreparesMoreThanItsRingHolds) {
   loader.release(0, 2);
   loader.release(0, 0);
   loader.get(2, 0);
-  loader.get(2, 2);
+  loader.get(2, 1);
   EXPECT_EQ(probe->asked(), 30);
 }
 
@@ -218,11 +145,11 @@ TEST(TrainLoader, EndsAWaitAtItsDeadlineAndSaysWhy) {
   options.deadline = {0.05};
   TrainLoader loader(probe_source(std::make_shared<Probe>()), options);
   try {
-    loader.get(2, 1);  // needs the slot of grain 1 of step 0
-    FAIL() << "nothing could have filled that slot";
+    loader.get(2, 1);  // needs the slot of a grain of step 0
+    FAIL() << "no slot was free for it";
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("grain 1 of step 2 within 50 ms"));
-    EXPECT_THAT(error.what(), HasSubstr("holds grain 1 of step 0, which was not released"));
+    EXPECT_THAT(error.what(), HasSubstr("grain 0 of step 0 was not released"));
   }
   EXPECT_GE(loader.waited().value, 0.05);
 }
@@ -250,10 +177,14 @@ TEST(TrainLoader, CanBeDestroyedAtAnyMoment) {
   }
 }
 
-TEST(TrainLoader, SaysHowMuchMemoryItsRingTakes) {
+TEST(TrainLoader, SaysHowMuchMemoryItsSlotsTake) {
   LoaderOptions options = small_options(nullptr, 1);
   options.ahead = 2;  // 3 batches × 4 slots of 3 samples: 3·108 floats rounded up to 336, 3 labels
   EXPECT_EQ(TrainLoader::memory(options, {3, 6, 6}), Bytes{12 * (336 * 4 + 3 * 4)});
+  options.grains = {.first = 1, .last = 2};
+  EXPECT_EQ(TrainLoader::memory(options, {3, 6, 6}), Bytes{3 * (336 * 4 + 3 * 4)});
+  options.grains = GrainRange{};
+  EXPECT_EQ(TrainLoader::memory(options, {3, 6, 6}), Bytes{0});
 }
 
 TEST(EvalGrain, VisitsEverySampleOnceAndFillsUpWithZeros) {

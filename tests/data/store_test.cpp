@@ -259,8 +259,7 @@ TEST(Store, FeedsALoaderWithWhatTheFileHas) {
         LoaderOptions loading;
         loading.batch = options.batch;
         loading.grain = options.grain;
-        loading.first_grain = own.first;
-        loading.last_grain = own.last;
+        loading.grains = own;
         loading.seed = options.seed;
         loading.threads = threads;
         loading.feed = &store;
@@ -597,8 +596,7 @@ TEST(Store, LetsALoaderStopWhileItWaitsForOthers) {
       LoaderOptions loading;
       loading.batch = options.batch;
       loading.grain = options.grain;
-      loading.first_grain = own.first;
-      loading.last_grain = own.last;
+      loading.grains = own;
       loading.seed = options.seed;
       loading.threads = 3;
       loading.ahead = 9;
