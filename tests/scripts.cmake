@@ -52,6 +52,8 @@ convoy_minicluster_test(Hosts_can_be_reached_cut_and_killed convoytest1 10.78.1 
   ${CMAKE_CURRENT_SOURCE_DIR}/tests/minicluster_works)
 convoy_minicluster_test(Three_hosts_keep_the_contract convoytest2 10.78.2 3
   ${CMAKE_CURRENT_SOURCE_DIR}/scripts/minicluster mpirun $<TARGET_FILE:tests_mpi_contract>)
+convoy_minicluster_test(Slow_hosts_have_their_part_of_a_core convoytest4 10.78.4 3
+  ${CMAKE_CURRENT_SOURCE_DIR}/tests/minicluster_cpu)
 if(TARGET convoy_app)
   convoy_minicluster_test(Workers_give_the_bits_of_one_and_end_when_a_host_is_lost convoytest3
     10.78.3 3 ${CMAKE_CURRENT_SOURCE_DIR}/tests/workers_on_minicluster $<TARGET_FILE:convoy_app>)
