@@ -25,6 +25,16 @@ if(TARGET tests_dump)
   endforeach()
 endif()
 
+if(CONVOY_PYTHON)
+  add_test(NAME scripts.A_competing_load_comes_and_goes COMMAND ${CONVOY_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/compete_works)
+else()
+  add_test(NAME scripts.A_competing_load_comes_and_goes COMMAND sh -c
+    "echo 'SKIPPED, NOTHING WAS TRIED: there is no /usr/bin/python3'; exit 77")
+endif()
+set_tests_properties(scripts.A_competing_load_comes_and_goes PROPERTIES LABELS scripts
+  SKIP_RETURN_CODE 77 TIMEOUT 120 RUN_SERIAL ON)
+
 # What communicators promise, between processes. mpirun as root and with more ranks than cores wants
 # to be told that this is meant.
 set(no_leaks ASAN_OPTIONS=detect_leaks=0)  # Open MPI leaves memory to the end of the process
