@@ -25,6 +25,16 @@ if(TARGET tests_dump)
   endforeach()
 endif()
 
+if(CONVOY_PYTHON)
+  add_test(NAME scripts.A_competing_load_comes_and_goes COMMAND ${CONVOY_PYTHON}
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/compete_works)
+else()
+  add_test(NAME scripts.A_competing_load_comes_and_goes COMMAND sh -c
+    "echo 'SKIPPED, NOTHING WAS TRIED: there is no /usr/bin/python3'; exit 77")
+endif()
+set_tests_properties(scripts.A_competing_load_comes_and_goes PROPERTIES LABELS scripts
+  SKIP_RETURN_CODE 77 TIMEOUT 120 RUN_SERIAL ON)
+
 # What communicators promise, between processes. mpirun as root and with more ranks than cores wants
 # to be told that this is meant.
 set(no_leaks ASAN_OPTIONS=detect_leaks=0)  # Open MPI leaves memory to the end of the process
@@ -52,6 +62,8 @@ convoy_minicluster_test(Hosts_can_be_reached_cut_and_killed convoytest1 10.78.1 
   ${CMAKE_CURRENT_SOURCE_DIR}/tests/minicluster_works)
 convoy_minicluster_test(Three_hosts_keep_the_contract convoytest2 10.78.2 3
   ${CMAKE_CURRENT_SOURCE_DIR}/scripts/minicluster mpirun $<TARGET_FILE:tests_mpi_contract>)
+convoy_minicluster_test(Slow_hosts_have_their_part_of_a_core convoytest4 10.78.4 3
+  ${CMAKE_CURRENT_SOURCE_DIR}/tests/minicluster_cpu)
 if(TARGET convoy_app)
   convoy_minicluster_test(Workers_give_the_bits_of_one_and_end_when_a_host_is_lost convoytest3
     10.78.3 3 ${CMAKE_CURRENT_SOURCE_DIR}/tests/workers_on_minicluster $<TARGET_FILE:convoy_app>)

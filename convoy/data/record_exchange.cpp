@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
-#include "convoy/base/text.hpp"
 #include "convoy/comm/alltoall.hpp"
+#include "convoy/data/meeting.hpp"
 
 namespace convoy::data {
 namespace {
@@ -20,7 +20,6 @@ namespace {
 constexpr int kFetchTag = 0;
 constexpr int kPaceTag = 1;
 constexpr int kEndTag = 2;
-constexpr int kMeetTag = 3;
 constexpr int kShuffle = 1;
 
 /// MPI counts in 31 bits; a longer message goes in several.
@@ -33,11 +32,20 @@ constexpr Seconds kShortPause{10e-6};
 /// Nobody waits for the thread itself: a step ahead may take as long as an evaluation in between.
 constexpr Seconds kNoDeadline{std::numeric_limits<double>::infinity()};
 
+/// The first member with grains; −1: none has.
 int leader_of(const Shares& shares, DataGroup group) {
   for (int worker = group.first; worker < group.last; ++worker) {
     if (!shares.ranges[static_cast<size_t>(worker)].empty()) return worker - group.first;
   }
   return -1;
+}
+
+/// The step before which all ranges are known from the beginning. Where they never give any grain
+/// to this group, there is nothing to do, and nothing that would keep members from beginning one
+/// step after another: it knows of none.
+int64_t first_unknown(const Shares& shares, DataGroup group, const ExchangeOptions& options) {
+  return options.announced || leader_of(shares, group) < 0 ? options.first_step
+                                                           : std::numeric_limits<int64_t>::max();
 }
 
 /// start(piece) for each message that `bytes` are cut into.
@@ -50,17 +58,6 @@ comm::Requests in_messages(std::span<Byte> bytes, const Start& start) {
     bytes = bytes.subspan(piece.size());
   }
   return requests;
-}
-
-/// As they are called in the world, where the communicator's first rank is `first`.
-std::string names_of(const comm::Communicator& c, const std::vector<int>& ranks, int first) {
-  std::vector<std::string> names;
-  names.reserve(ranks.size());
-  for (const int rank : ranks) {
-    names.push_back(
-        fmt::format("rank {} ({})", first + rank, c.hosts()[static_cast<size_t>(rank)]));
-  }
-  return join(names);
 }
 
 comm::Task end_of(comm::Requests requests) {
@@ -102,10 +99,8 @@ RecordExchange::RecordExchange(HeldRecords& held, std::unique_ptr<comm::Communic
       shares_(std::move(shares)),
       group_(group),
       options_(options),
-      own_(
-          shares_.ranges[static_cast<size_t>(group.first) + static_cast<size_t>(members_->rank())]),
-      leader_(leader_of(shares_, group)),
       holders_(std::move(holders)),
+      unknown_(first_unknown(shares_, group, options)),
       next_(options.first_step),
       era_(era_of(options.first_step, shares_, options.shuffle_epochs)),
       owed_(static_cast<size_t>(group.size())),
@@ -120,8 +115,35 @@ RecordExchange::~RecordExchange() = default;
 
 // ---- which steps are begun
 
+void RecordExchange::announce(Shares shares) {
+  const std::lock_guard lock(mutex_);
+  check(options_.announced && !ending_, "steps are announced before the end, if they are to be");
+  announced_[unknown_++] = std::move(shares);
+  begin_steps();
+}
+
+Shares RecordExchange::take_shares(int64_t step) {
+  if (!options_.announced) return shares_;
+  return std::move(announced_.extract(step).mapped());
+}
+
+const Shares& RecordExchange::shares_of(int64_t step) const {
+  check(step >= options_.first_step && step < unknown_,
+        "a loader takes grains of steps whose ranges are known");
+  if (!options_.announced) return shares_;
+  const auto begun = steps_.find(step);
+  if (begun != steps_.end()) return begun->second.shares;
+  check(step >= next_, "a grain is taken before its release");
+  return announced_.at(step);
+}
+
+GrainRange RecordExchange::own_range(const Shares& shares) const {
+  const int worker = group_.first + members_->rank();
+  return shares.ranges[static_cast<size_t>(worker)];
+}
+
 bool RecordExchange::may_begin(int64_t step) const {
-  if (leader_ < 0 || shuffling_) return false;
+  if (shuffling_ || step >= unknown_) return false;
   if (ending_) return step < end_;
   const int64_t oldest = steps_.empty() ? next_ : steps_.begin()->first;
   return step < oldest + options_.ahead;
@@ -140,7 +162,8 @@ void RecordExchange::begin_steps() {
       return;
     }
     Step& begun = steps_[step];
-    begun.unreleased = own_.empty() ? 0 : own_.last - own_.first;
+    begun.shares = take_shares(step);
+    begun.unreleased = own_range(begun.shares).size();
     begun.released.resize(static_cast<size_t>(begun.unreleased));
     thread_.post(fmt::format("the records of step {}", step),
                  [this, step] { return exchange(step); });
@@ -171,21 +194,25 @@ void RecordExchange::wait_for(std::unique_lock<std::mutex>& lock, const Conditio
 }
 
 std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
-  check(step >= options_.first_step && grain >= own_.first && grain < own_.last,
-        "a loader takes grains of its worker");
-  const auto count = static_cast<ptrdiff_t>(shares_.grain);
-  const auto first = static_cast<ptrdiff_t>(grain - own_.first) * count;
   std::unique_lock lock(mutex_);
-  const auto is_here = [&] {
+  const auto refuse_if_ended = [&] {
     if (stopped_ || ending_) {
       fail("the store has ended; grain {} of step {} is not to be had", grain, step);
     }
+  };
+  refuse_if_ended();
+  const GrainRange own = own_range(shares_of(step));
+  check(own.has(grain), "a loader takes grains of its worker");
+  const auto count = static_cast<ptrdiff_t>(shares_.grain);
+  const auto first = static_cast<ptrdiff_t>(grain - own.first) * count;
+  const auto is_here = [&] {
+    refuse_if_ended();
     const auto found = steps_.find(step);
     if (found == steps_.end()) {
       check(step >= next_, "a grain is taken before its release");
       return false;
     }
-    check(!found->second.released[static_cast<size_t>(grain - own_.first)],
+    check(!found->second.released[static_cast<size_t>(grain - own.first)],
           "a grain is taken before its release");
     const std::vector<RecordBytes>& records = found->second.records;
     return found->second.looked_up &&
@@ -201,14 +228,16 @@ std::vector<RecordBytes> RecordExchange::take(int64_t step, int64_t grain) {
 }
 
 void RecordExchange::release(int64_t step, int64_t grain) {
-  const auto index = static_cast<size_t>(grain - own_.first);
-  const auto count = static_cast<size_t>(shares_.grain);
   std::vector<RecordBytes> free;  // without the lock
   const std::lock_guard lock(mutex_);
   const auto found = steps_.find(step);
-  check(found != steps_.end() && !found->second.released.at(index),
-        "a grain is taken once, released once");
+  check(found != steps_.end(), "a grain is taken once, released once");
   Step& s = found->second;
+  const GrainRange own = own_range(s.shares);
+  check(own.has(grain), "a loader releases grains of its worker");
+  const auto index = static_cast<size_t>(grain - own.first);
+  const auto count = static_cast<size_t>(shares_.grain);
+  check(!s.released[index], "a grain is taken once, released once");
   for (size_t i = index * count; i < (index + 1) * count; ++i) {
     free.push_back(std::exchange(s.records[i], nullptr));
   }
@@ -247,7 +276,7 @@ std::string RecordExchange::what_lacks(int64_t step, int64_t grain) const {
   const auto found = steps_.find(step);
   if (found != steps_.end()) {
     const Step& s = found->second;
-    const auto first = static_cast<size_t>((grain - own_.first) * shares_.grain);
+    const auto first = static_cast<size_t>((grain - own_range(s.shares).first) * shares_.grain);
     for (size_t i = first; i < first + static_cast<size_t>(shares_.grain) && s.looked_up; ++i) {
       if (s.records[i] == nullptr) missing.push_back(s.holders[i]);
     }
@@ -276,15 +305,21 @@ StoreCounters RecordExchange::counters() const {
 comm::Task RecordExchange::exchange(int64_t step) {
   const int self = members_->rank();
   const auto members = static_cast<size_t>(group_.size());
-  StepNeeds needs = needs_of(step, shares_, group_, self, holders_);
+  Shares shares;
+  {
+    const std::lock_guard lock(mutex_);
+    shares = steps_.at(step).shares;
+  }
+  StepNeeds needs = needs_of(step, shares, group_, self, holders_);
   std::vector<std::vector<size_t>> places(members);
+  const int leader = leader_of(shares, group_);
+  const auto is_idle = [&](int member) {
+    const int worker = group_.first + member;
+    return shares.ranges[static_cast<size_t>(worker)].empty();
+  };
   const auto is_paced = [&](size_t m) {
-    const auto idle = [&](int member) {
-      const int worker = group_.first + member;
-      return shares_.ranges[static_cast<size_t>(worker)].empty();
-    };
     const int member = static_cast<int>(m);
-    return self == leader_ ? idle(member) : member == leader_ && idle(self);
+    return self == leader ? is_idle(member) : member == leader && is_idle(self);
   };
   {
     // From here on a shuffle cannot take away what the step needs.
@@ -311,7 +346,7 @@ comm::Task RecordExchange::exchange(int64_t step) {
   comm::Tasks all;
   for (size_t m = 0; m < members; ++m) {
     const int member = static_cast<int>(m);
-    if (is_paced(m)) all.add(pace(member, step));
+    if (is_paced(m)) all.add(pace(member, step, self == leader));
     if (!needs.sends[m].empty()) all.add(send_records(member, step, std::move(needs.sends[m])));
     if (!places[m].empty()) all.add(receive_records(member, step, std::move(places[m])));
   }
@@ -325,8 +360,8 @@ comm::Task RecordExchange::exchange(int64_t step) {
   changed_.notify_all();
 }
 
-comm::Task RecordExchange::pace(int member, int64_t step) {
-  if (members_->rank() == leader_) {
+comm::Task RecordExchange::pace(int member, int64_t step, bool leads) {
+  if (leads) {
     co_await members_->send(member, kPaceTag, {});
   } else {
     co_await members_->receive(member, kPaceTag, {});
@@ -460,14 +495,16 @@ comm::Task RecordExchange::agree_on_the_end() {
   co_await std::move(all);
   {
     const std::lock_guard lock(mutex_);
-    end_ = *std::max_element(ends.begin(), ends.end());
+    const int64_t end = *std::max_element(ends.begin(), ends.end());
+    check(end <= unknown_, "all workers have announced the same steps when they end");
+    end_ = end;
     begin_steps();
   }
   changed_.notify_all();
 }
 
 bool RecordExchange::is_over() const {
-  return end_ >= 0 && !shuffling_ && (next_ >= end_ || leader_ < 0) &&
+  return end_ >= 0 && !shuffling_ && next_ >= end_ &&
          std::all_of(steps_.begin(), steps_.end(),
                      [](const auto& step) { return step.second.exchanged; });
 }
@@ -489,37 +526,6 @@ void RecordExchange::finish() {
             end_ < 0 ? names_of(missing) + " did not come to its end"
                      : fmt::format("records before step {} are still on their way", end_));
       });
-}
-
-std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what) {
-  const auto ranks = static_cast<size_t>(all.size());
-  const std::byte own{is_well};
-  std::vector<std::byte> wells(ranks, std::byte{1});
-  std::vector<int> missing;
-  comm::Tasks tasks;
-  for (int rank = 0; rank < all.size(); ++rank) {
-    if (rank == all.rank()) continue;
-    comm::Requests both;
-    both.add(all.send(rank, kMeetTag, std::span(&own, 1)));
-    both.add(all.receive(rank, kMeetTag, std::span(&wells[static_cast<size_t>(rank)], 1)));
-    missing.push_back(rank);
-    tasks.add([](comm::Requests requests, std::vector<int>& open, int other) -> comm::Task {
-      co_await std::move(requests);
-      std::erase(open, other);
-    }(std::move(both), missing, rank));
-  }
-  try {
-    comm::wait([](comm::Tasks both) -> comm::Task { co_await std::move(both); }(std::move(tasks)),
-               deadline, what);
-  } catch (const comm::TimeoutError&) {
-    throw comm::TimeoutError(fmt::format("{}: {} did not come within {}", what,
-                                         names_of(all, missing, 0), to_string(deadline)));
-  }
-  std::vector<int> unwell;
-  for (size_t rank = 0; rank < ranks; ++rank) {
-    if (wells[rank] == std::byte{0}) unwell.push_back(static_cast<int>(rank));
-  }
-  return names_of(all, unwell, 0);
 }
 
 }  // namespace convoy::data

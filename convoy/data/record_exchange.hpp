@@ -8,9 +8,13 @@
 //
 // A step is begun when it is fewer than `ahead` steps from the oldest one that is still open here:
 // whose grains are not all released, or whose messages are not all delivered. A member without
-// grains has nothing to release; the first member with grains tells it by an empty message when it
-// has begun a step. So nobody runs away from the others, and no message waits for long in a place
-// where nobody has asked for it.
+// grains in a step has nothing to release; the first member with grains tells it by an empty
+// message when it has begun the step. So nobody runs away from the others, and no message waits for
+// long in a place where nobody has asked for it.
+//
+// Which grains members have may change from step to step. Then a step is also not begun before its
+// ranges are announced: a message that was sent cannot be taken back. Who holds what does not
+// follow them.
 
 #include <condition_variable>
 #include <cstdint>
@@ -40,6 +44,7 @@ struct StoreCounters {
 
 struct ExchangeOptions {
   int64_t first_step = 0;
+  bool announced = false;  ///< steps are begun when their ranges are announced
   int64_t shuffle_epochs = 0;
   int ahead = 3;
   Bytes segment;
@@ -50,7 +55,7 @@ class RecordExchange {
  public:
   /// `members` is a communicator of this group alone, for this alone. `held` has what `holders`
   /// gives to this member in the era of the first step; from now on it belongs to the communication
-  /// thread.
+  /// thread. `shares` says by which ranges records are held, and used if they are not announced.
   RecordExchange(HeldRecords& held, std::unique_ptr<comm::Communicator> members, Shares shares,
                  DataGroup group, Holders holders, const ExchangeOptions& options);
   /// Gives up what is under way.
@@ -58,19 +63,25 @@ class RecordExchange {
   RecordExchange(const RecordExchange&) = delete;
   RecordExchange& operator=(const RecordExchange&) = delete;
 
+  /// How the next step falls to the workers: of each step from the first one on in turn, and the
+  /// same on all members.
+  void announce(Shares shares);
+
   /// The records of a grain of this member, which stay until it is released. Throws
   /// comm::TimeoutError naming step, grain and the ranks that it waited for.
   std::vector<RecordBytes> take(int64_t step, int64_t grain);
   void release(int64_t step, int64_t grain);
   /// Ends every take(), now and later; the other members still get what they need.
   void stop();
-  /// Collective: begins what any member has begun, and waits for its end.
+  /// Collective: begins what any member has begun, and waits for its end. Before it all members
+  /// have announced the same steps.
   void finish();
   StoreCounters counters() const;
 
  private:
   /// A step that was begun and is still open.
   struct Step {
+    Shares shares;                     // with its own ranges
     bool looked_up = false;            // whether the next three are filled
     std::vector<int64_t> samples;      // of this member, in the order of the stream
     std::vector<int32_t> holders;      // of each
@@ -83,6 +94,9 @@ class RecordExchange {
   struct Moving;
 
   // Under the mutex.
+  Shares take_shares(int64_t step);             // of a step that is begun
+  const Shares& shares_of(int64_t step) const;  // of one that is not over
+  GrainRange own_range(const Shares& shares) const;
   bool may_begin(int64_t step) const;
   void begin_steps();
   void close_if_over(int64_t step);
@@ -93,7 +107,7 @@ class RecordExchange {
 
   // On the communication thread.
   comm::Task exchange(int64_t step);
-  comm::Task pace(int member, int64_t step);
+  comm::Task pace(int member, int64_t step, bool leads);
   comm::Task send_records(int to, int64_t step, std::vector<int64_t> samples);
   comm::Task receive_records(int from, int64_t step, std::vector<size_t> places);
   comm::Task shuffle(int64_t step);
@@ -104,15 +118,15 @@ class RecordExchange {
 
   HeldRecords& held_;
   const std::unique_ptr<comm::Communicator> members_;
-  const Shares shares_;
+  const Shares shares_;  // by which records are held
   const DataGroup group_;
   const ExchangeOptions options_;
-  const GrainRange own_;
-  const int leader_;  // the first member with grains; −1: there is none, so nothing to do
-  Holders holders_;   // only for the communication thread
+  Holders holders_;  // only for the communication thread
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
+  std::map<int64_t, Shares> announced_;  // of steps that are not begun
+  int64_t unknown_;                      // the first step whose ranges are
   std::map<int64_t, Step> steps_;
   int64_t next_;               // step to begin
   int64_t era_;                // of the holders after the last shuffle that was begun
@@ -129,9 +143,5 @@ class RecordExchange {
 
   comm::CommThread thread_;  // last: ends first
 };
-
-/// Waits until all ranks have come here; throws comm::TimeoutError naming those that have not.
-/// Returns the names of the other ranks that are not well, "" if there are none.
-std::string meet(comm::Communicator& all, bool is_well, Seconds deadline, const std::string& what);
 
 }  // namespace convoy::data

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "convoy/base/error.hpp"
+#include "convoy/data/meeting.hpp"
 #include "convoy/data/prepare.hpp"
 
 namespace convoy::data {
@@ -29,11 +30,14 @@ struct Store::Parts {
       : file(std::move(from)),
         first_record(first),
         shares(shares_of(options)),
+        announced(options.announced),
+        next_announced(options.first_step),
         held(file, first, options.samples) {
     const int workers = world != nullptr ? world->size() : 1;
     const int worker = world != nullptr ? world->rank() : 0;
     check(workers == shares.workers(), "each worker has a range of grains");
     const DataGroup group = data_group(worker, workers, options.copies);
+    if (announced && options.copies < workers) lag = options.ahead - 1;
     std::unique_ptr<comm::Communicator> all;
     std::unique_ptr<comm::Communicator> members;
     if (world != nullptr) {
@@ -53,6 +57,7 @@ struct Store::Parts {
                                                 std::move(holders),
                                                 ExchangeOptions{
                                                     .first_step = options.first_step,
+                                                    .announced = options.announced,
                                                     .shuffle_epochs = options.shuffle_epochs,
                                                     .ahead = options.ahead,
                                                     .segment = options.segment,
@@ -84,6 +89,9 @@ struct Store::Parts {
   std::shared_ptr<const PackedFile> file;
   int64_t first_record;
   Shares shares;
+  bool announced;
+  int64_t next_announced;  // step
+  int lag = 0;
   HeldRecords held;
   std::vector<BadRecord> bad;
   std::unique_ptr<RecordExchange> exchange;  // null: everything is here
@@ -94,6 +102,25 @@ Store::Store(std::shared_ptr<const PackedFile> file, int64_t first_record,
     : parts_(std::make_unique<Parts>(std::move(file), first_record, world, options)) {}
 
 Store::~Store() = default;
+
+void Store::announce(int64_t step, std::vector<GrainRange> ranges) {
+  Parts& p = *parts_;
+  check(p.announced && step == p.next_announced, "steps are announced in order, if they are to be");
+  Shares shares = p.shares;
+  shares.ranges = std::move(ranges);
+  check(shares.workers() == p.shares.workers(), "each worker has a range of grains");
+  shares.check();
+  ++p.next_announced;
+  if (p.exchange) p.exchange->announce(std::move(shares));
+}
+
+int Store::lag() const {
+  return parts_->lag;
+}
+
+bool Store::is_announced() const {
+  return parts_->announced && parts_->exchange != nullptr;
+}
 
 std::vector<Stored> Store::take(int64_t step, int64_t grain) {
   Parts& p = *parts_;

@@ -33,8 +33,12 @@ struct StoreOptions {
   int copies = 1;
   int64_t samples = 0;  ///< of the split that are in use
   int64_t batch = 0;
-  int64_t grain = 0;               ///< divides the batch
-  std::vector<GrainRange> ranges;  ///< the grains of each worker; empty: one worker has all
+  int64_t grain = 0;  ///< divides the batch
+  /// The grains of each worker; empty: one worker has all.
+  std::vector<GrainRange> ranges;
+  /// Which grains a worker has changes from step to step: a step is begun only when announce() has
+  /// said its ranges, and those above say by which records are held.
+  bool announced = false;
   uint64_t seed = 1;
   int64_t first_step = 0;       ///< where training is taken up
   int64_t shuffle_epochs = 0;   ///< records change hands every so many epochs; 0: never
@@ -62,6 +66,17 @@ class Store : public Feed {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  /// The ranges of a step, if they are to be announced: of every step once, in order from the first
+  /// one on, the same on all workers. Where nothing travels it is only checked that they are.
+  void announce(int64_t step, std::vector<GrainRange> ranges);
+  /// How many steps behind the one in use have to be announced for records to travel as early as
+  /// `ahead` allows: ahead − 1, or 0 where nothing travels or nothing is announced. Workers agree
+  /// on ranges, so it is the same on all: also on one that has a copy of its own while others have
+  /// not.
+  int lag() const;
+  /// Where nothing travels, everything is here and any grain can be taken.
+  bool is_announced() const override;
+
   /// Throws comm::TimeoutError naming step, grain and the ranks that it waited for, and what the
   /// communication thread threw.
   std::vector<Stored> take(int64_t step, int64_t grain) override;
@@ -69,7 +84,8 @@ class Store : public Feed {
   void stop() override;
 
   /// The orderly end, for all workers together and at any step, once nobody waits for a grain any
-  /// more: what one has begun to send, the others still receive. Nothing can be taken afterwards.
+  /// more, and all have announced the same steps: what one has begun to send, the others still
+  /// receive. Nothing can be taken afterwards.
   void finish();
 
   /// Of the records held here, without those that were fetched for a step.
@@ -80,7 +96,8 @@ class Store : public Feed {
 
   /// The memory that a store will take on the worker where it is largest: the records held, what
   /// they need besides, steps on their way, and the buffers of a shuffle. Records differ in length,
-  /// so steps are foreseen by the mean, and shuffles by the first that is to come.
+  /// so steps are foreseen by the mean, and shuffles by the first that is to come; shares by
+  /// StoreOptions::ranges.
   static Bytes memory(const PackedFile& file, int64_t first_record, const StoreOptions& options);
 
  private:

@@ -79,6 +79,7 @@ TEST(TrainLoader, ServesLanesThatAskInAnyOrder) {
     }
   };
   std::vector<std::thread> lanes;
+  lanes.reserve(3);
   for (int i = 0; i < 3; ++i) lanes.emplace_back(lane);
   for (std::thread& thread : lanes) thread.join();
 }

@@ -19,7 +19,6 @@ namespace convoy::data {
 namespace {
 
 using testing::Each;
-using testing::HasSubstr;
 
 constexpr int64_t kGrains = 8;
 

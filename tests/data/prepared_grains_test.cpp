@@ -51,8 +51,8 @@ TEST(PreparedGrains, AreFilledInTheOrderInWhichLanesAskForThem) {
   PreparedGrains::Options options = options_with({10, 17});
   options.lanes = 3;  // 2 + 2 + 3 grains
   PreparedGrains grains(options);
-  std::vector<int64_t> order;
-  for (int i = 0; i < 7; ++i) order.push_back(grains.claim()->place.grain);
+  std::vector<int64_t> order(7);
+  for (int64_t& grain : order) grain = grains.claim()->place.grain;
   EXPECT_THAT(order, ElementsAre(10, 12, 14, 11, 13, 15, 16));
 }
 

@@ -4,8 +4,6 @@
 #include <atomic>
 #include <barrier>
 #include <limits>
-#include <map>
-#include <mutex>
 #include <numeric>
 #include <optional>
 
@@ -17,7 +15,7 @@
 #include "convoy/data/loader.hpp"
 #include "convoy/data/prepare.hpp"
 
-#include "tests/data/numbered.hpp"
+#include "tests/data/storing.hpp"
 
 namespace convoy::data {
 namespace {
@@ -25,85 +23,6 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
-
-constexpr int64_t kSamples = 37;
-
-/// Grains as equal as can be.
-std::vector<GrainRange> equal_ranges(int workers, int64_t grains) {
-  std::vector<GrainRange> ranges;
-  for (int64_t w = 0; w < workers; ++w) {
-    ranges.push_back({w * grains / workers, (w + 1) * grains / workers});
-  }
-  return ranges;
-}
-
-/// Five grains of two samples; nothing divides anything.
-StoreOptions small_options(int workers) {
-  StoreOptions options;
-  options.samples = kSamples;
-  options.batch = 10;
-  options.grain = 2;
-  options.ranges = equal_ranges(workers, 5);
-  options.seed = 4;
-  options.segment = Bytes{64};  // less than a record
-  options.deadline = {20};
-  options.load_deadline = {20};
-  return options;
-}
-
-std::string text_of(const StoreOptions& options) {
-  return fmt::format("{} workers, {} copies, shuffles every {} epochs, from step {}",
-                     options.ranges.size(), options.copies, options.shuffle_epochs,
-                     options.first_step);
-}
-
-/// How often each sample of the stream was seen, by (epoch, sample).
-class Visits {
- public:
-  void add(StreamSample which) {
-    const std::lock_guard lock(mutex_);
-    ++times_[{which.epoch, which.sample}];
-  }
-  /// Each sample of every whole epoch once, and those of the others at most once.
-  void expect_each_once(int64_t first_position, int64_t last_position, int64_t samples) const {
-    EXPECT_EQ(static_cast<int64_t>(times_.size()), last_position - first_position);
-    for (const auto& [which, times] : times_) {
-      EXPECT_EQ(times, 1) << "sample " << which.second << " of epoch " << which.first;
-    }
-    for (int64_t epoch = (first_position + samples - 1) / samples;
-         (epoch + 1) * samples <= last_position; ++epoch) {
-      for (int64_t s = 0; s < samples; ++s) {
-        EXPECT_EQ(times_.count({epoch, s}), 1U) << "sample " << s << " of epoch " << epoch;
-      }
-    }
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::pair<int64_t, int64_t>, int> times_;
-};
-
-/// Takes and releases all grains of a worker in a step, and looks at every byte.
-void train_on(Store& store, const NumberedFile& file, const StoreOptions& options, int worker,
-              int64_t step, Visits& visits) {
-  const GrainRange& own = options.ranges[static_cast<size_t>(worker)];
-  for (int64_t grain = own.first; grain < own.last; ++grain) {
-    const std::vector<Stored> samples = store.take(step, grain);
-    ASSERT_EQ(static_cast<int64_t>(samples.size()), options.grain);
-    for (int64_t k = 0; k < options.grain; ++k) {
-      const int64_t position = step * options.batch + grain * options.grain + k;
-      const StreamSample which = stream_at(position, options.samples, options.seed);
-      const Stored& stored = samples[static_cast<size_t>(k)];
-      ASSERT_EQ(static_cast<int64_t>(stored.bytes.size()), file.length(which.sample));
-      EXPECT_TRUE(is_numbered(stored.bytes, which.sample))
-          << "step " << step << ", grain " << grain << ", sample " << which.sample;
-      EXPECT_EQ(stored.label, NumberedFile::label(which.sample));
-      EXPECT_EQ(stored.image.width, file.length(which.sample));
-      visits.add(which);
-    }
-    store.release(step, grain);
-  }
-}
 
 /// What a worker's store says in the end.
 struct Ended {
@@ -122,7 +41,7 @@ std::vector<Ended> train(const NumberedFile& file, const StoreOptions& options, 
   comm::run_as_threads(static_cast<int>(options.ranges.size()), [&](comm::Communicator& c) {
     Store store(file.open(), NumberedFile::kFirst, &c, options);
     for (int64_t step = options.first_step; step < options.first_step + steps; ++step) {
-      train_on(store, file, options, c.rank(), step, visits);
+      train_on(store, file, options, own_range(options, c.rank()), step, visits);
       if (between) between(store, c.rank(), step);
     }
     trained.arrive_and_wait();
@@ -159,7 +78,7 @@ TEST(Store, ServesAWorkerWithoutAWorld) {
     if (!said) given.ranges.clear();
     Store store(file.open(), NumberedFile::kFirst, nullptr, given);
     Visits visits;
-    for (int64_t step = 0; step < 8; ++step) train_on(store, file, options, 0, step, visits);
+    for (int64_t step = 0; step < 8; ++step) train_on(store, file, options, {0, 5}, step, visits);
     visits.expect_each_once(0, 80, kSamples);
     store.finish();
   }
@@ -255,7 +174,7 @@ TEST(Store, FeedsALoaderWithWhatTheFileHas) {
         options.shuffle_epochs = 1;
         options.deadline = {10};
         Store store(source.packed.file, source.packed.first, &c, options);
-        const GrainRange own = options.ranges[static_cast<size_t>(c.rank())];
+        const GrainRange own = own_range(options, c.rank());
         LoaderOptions loading;
         loading.batch = options.batch;
         loading.grain = options.grain;
@@ -302,43 +221,6 @@ TEST(Store, HoldsEachSampleOnceForEveryCopy) {
   }
 }
 
-/// What the counters must be after all steps before `end`.
-StoreCounters expected_counters(const NumberedFile& file, const StoreOptions& options, int worker,
-                                int64_t end) {
-  const Shares shares{options.samples, options.batch, options.grain, options.seed, options.ranges};
-  const DataGroup group = data_group(worker, shares.workers(), options.copies);
-  const int member = worker - group.first;
-  StoreCounters c;
-  int64_t era = era_of(options.first_step, shares, options.shuffle_epochs);
-  Holders holders = of_era(file.lengths(), shares, group, era, options.shuffle_epochs);
-  for (int64_t step = options.first_step; step < end; ++step) {
-    if (era_of(step, shares, options.shuffle_epochs) != era) {
-      era = era_of(step, shares, options.shuffle_epochs);
-      const Holders after = of_era(file.lengths(), shares, group, era, options.shuffle_epochs);
-      ++c.shuffles;
-      for (int64_t s = 0; s < options.samples; ++s) {
-        const auto i = static_cast<size_t>(s);
-        if (after[i] != member || holders[i] == member) continue;
-        ++c.moved_records;
-        c.moved += Bytes{file.length(s)};
-      }
-      holders = after;
-    }
-    const StepNeeds needs = needs_of(step, shares, group, member, holders);
-    for (size_t i = 0; i < needs.mine.size(); ++i) {
-      if (needs.holders[i] == member) continue;
-      ++c.fetched_records;
-      c.fetched += Bytes{file.length(needs.mine[i])};
-    }
-  }
-  return c;
-}
-
-bool are_equal(const StoreCounters& a, const StoreCounters& b) {
-  return a.fetched_records == b.fetched_records && a.fetched == b.fetched &&
-         a.shuffles == b.shuffles && a.moved_records == b.moved_records && a.moved == b.moved;
-}
-
 TEST(Store, CountsWhatCameToTheWorker) {
   const NumberedFile file(mixed_lengths(kSamples, 150));
   for (const int64_t shuffle_epochs : {0, 1, 2}) {
@@ -356,8 +238,9 @@ TEST(Store, CountsWhatCameToTheWorker) {
            ++end) {
         bool all = true;
         for (int worker = 0; worker < 4; ++worker) {
-          all = all && are_equal(ended[static_cast<size_t>(worker)].counters,
-                                 expected_counters(file, options, worker, end));
+          all = all &&
+                are_equal(ended[static_cast<size_t>(worker)].counters,
+                          expected_counters(file, options, worker, end, fixed_ranges(options)));
         }
         matching += all;
       }
@@ -426,7 +309,7 @@ TEST(Store, EndsAtAnyStepWithWorkersAtDifferentOnes) {
         // Nobody can be further ahead of another than this.
         const int64_t own = steps + c.rank() % options.ahead;
         for (int64_t step = 0; step < own; ++step) {
-          train_on(store, file, options, c.rank(), step, visits);
+          train_on(store, file, options, own_range(options, c.rank()), step, visits);
         }
         met.arrive_and_wait();
         store.finish();
@@ -442,7 +325,7 @@ TEST(Store, EndsWithGrainsTakenAndNotReleased) {
   const StoreOptions options = small_options(3);
   comm::run_as_threads(3, [&](comm::Communicator& c) {
     Store store(file.open(), NumberedFile::kFirst, &c, options);
-    const GrainRange own = options.ranges[static_cast<size_t>(c.rank())];
+    const GrainRange own = own_range(options, c.rank());
     const std::vector<Stored> samples = store.take(0, own.first);
     store.finish();
     const StreamSample which = stream_at(own.first * options.grain, kSamples, options.seed);
@@ -461,7 +344,7 @@ TEST(Store, CanBeGivenUpAtAnyStep) {
     comm::run_as_threads(3, [&](comm::Communicator& c) {
       Store store(file.open(), NumberedFile::kFirst, &c, options);
       for (int64_t step = 0; step < steps; ++step) {
-        train_on(store, file, options, c.rank(), step, visits);
+        train_on(store, file, options, own_range(options, c.rank()), step, visits);
       }
       met.arrive_and_wait();  // or those who need records of a store that is gone would wait
     });
@@ -476,7 +359,7 @@ std::string train_until_timeout(Store& store, const NumberedFile& file, const St
   Visits visits;
   try {
     for (int64_t step = 0; step < 1000; ++step) {
-      train_on(store, file, options, worker, step, visits);
+      train_on(store, file, options, own_range(options, worker), step, visits);
     }
   } catch (const comm::TimeoutError& error) {
     return error.what();
@@ -661,7 +544,7 @@ TEST(Store, ListsDamagedRecordsWhereTheyWereReadAndBringsThemAsTheyAre) {
       EXPECT_THAT(bad.message, HasSubstr("record 23 (train/20)"));
       ++listed;
     }
-    const GrainRange own = options.ranges[static_cast<size_t>(c.rank())];
+    const GrainRange own = own_range(options, c.rank());
     for (int64_t step = 0; step < 4; ++step) {
       for (int64_t grain = own.first; grain < own.last; ++grain) {
         const std::vector<Stored> samples = store.take(step, grain);
@@ -690,7 +573,7 @@ TEST(Store, RefusesGrainsOfOthersAndThoseReleasedAlready) {
   const StoreOptions options = small_options(2);
   comm::run_as_threads(2, [&](comm::Communicator& c) {
     Store store(file.open(), NumberedFile::kFirst, &c, options);
-    const GrainRange own = options.ranges[static_cast<size_t>(c.rank())];
+    const GrainRange own = own_range(options, c.rank());
     EXPECT_THROW(store.take(0, c.rank() == 0 ? own.last : own.first - 1), std::logic_error);
     store.take(0, own.first);
     store.release(0, own.first);
