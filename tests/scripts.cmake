@@ -44,6 +44,12 @@ foreach(ranks 1 2 3 5)
   set_tests_properties(mpi.${ranks}_ranks_keep_the_contract PROPERTIES LABELS mpi TIMEOUT 120
     RUN_SERIAL ON ENVIRONMENT ${no_leaks})
 endforeach()
+foreach(ranks 1 2 3 4)
+  add_test(NAME mpi.${ranks}_model_servers_lose_nothing COMMAND ${MPIEXEC_EXECUTABLE} -n ${ranks}
+    --allow-run-as-root --oversubscribe --bind-to none $<TARGET_FILE:tests_mpi_servers>)
+  set_tests_properties(mpi.${ranks}_model_servers_lose_nothing PROPERTIES LABELS mpi TIMEOUT 120
+    RUN_SERIAL ON ENVIRONMENT ${no_leaks})
+endforeach()
 add_test(NAME mpi.Waiting_in_the_library_ends COMMAND ${MPIEXEC_EXECUTABLE} -n 2
   --allow-run-as-root --oversubscribe --bind-to none $<TARGET_FILE:tests_mpi_contract> absent)
 set_tests_properties(mpi.Waiting_in_the_library_ends PROPERTIES LABELS mpi TIMEOUT 30

@@ -1,0 +1,97 @@
+#include "convoy/sync/model_shard.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "convoy/base/error.hpp"
+
+namespace convoy::sync {
+namespace {
+
+std::vector<AlignedBuffer> make_buffers(const engine::Program& program,
+                                        const optim::Optimizer& optimizer) {
+  std::vector<AlignedBuffer> buffers(1 + static_cast<size_t>(optimizer.state_arrays()));
+  for (AlignedBuffer& b : buffers) b = AlignedBuffer::of_floats(program.arena().size());
+  return buffers;
+}
+
+/// Without room for norms: a shard gets them from outside.
+ModelArrays arrays_of(std::vector<AlignedBuffer>& buffers) {
+  ModelArrays arrays;
+  arrays.weights = buffers.front().floats();
+  for (size_t i = 1; i < buffers.size(); ++i) arrays.states.push_back(buffers[i].floats());
+  return arrays;
+}
+
+}  // namespace
+
+comm::Strips cut_into_shards(const engine::Arena& arena, int shards) {
+  const std::vector<Chunk> chunks = cut_into_chunks(arena);
+  return cut_into_strips(chunks, {0, chunks.size(), 0, arena.size()}, shards);
+}
+
+bool all_finite(std::span<const float> values) {
+  // As integers without their sign, numbers keep their order, and what is not finite is on top.
+  constexpr uint32_t kMagnitude = 0x7fffffff;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  uint32_t most = 0;
+  for (const float v : values) most = std::max(most, std::bit_cast<uint32_t>(v) & kMagnitude);
+  return most < kInfinity;
+}
+
+ModelShard::ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
+                       const UpdateOptions& options, const comm::Strip& floats, int pushes)
+    : floats_(floats),
+      pushes_(static_cast<size_t>(pushes)),
+      buffers_(make_buffers(program, optimizer)),
+      updater_(program, optimizer, options, arrays_of(buffers_)),
+      sums_(kChunk) {
+  for (size_t i = 0; i < updater_.chunks().size(); ++i) {
+    const int64_t begin = updater_.chunks()[i].begin;
+    if (begin >= floats.begin && begin < floats.end) chunks_.push_back(i);
+  }
+}
+
+void ModelShard::add(int worker, const Push& push) {
+  check(static_cast<int64_t>(push.gradient.size()) == floats_.size(),
+        "a push is as long as the shard");
+  const auto finite = [&](size_t index) {
+    return all_finite(part(push, updater_.chunks()[index]));
+  };
+  if (!std::all_of(chunks_.begin(), chunks_.end(), finite)) {
+    fail("worker {} pushed a gradient (step {}) that is not finite here, but was there", worker,
+         push.context.step);
+  }
+  check(waiting_.empty() || waiting_.begin()->second.context.step == push.context.step,
+        "gradients of one update are of one step");
+  check(waiting_.emplace(worker, push).second, "a worker adds to an update once");
+  if (waiting_.size() == pushes_) update();
+}
+
+std::span<const float> ModelShard::part(const Push& push, const Chunk& chunk) const {
+  return push.gradient.subspan(static_cast<size_t>(chunk.begin - floats_.begin),
+                               static_cast<size_t>(chunk.end - chunk.begin));
+}
+
+const float* ModelShard::sum(const Chunk& chunk) {
+  const std::span<const float> first = part(waiting_.begin()->second, chunk);
+  if (waiting_.size() == 1) return first.data();
+  std::ranges::copy(first, sums_.begin());
+  for (auto it = std::next(waiting_.begin()); it != waiting_.end(); ++it) {
+    comm::add_to(part(it->second, chunk), std::span(sums_).first(first.size()));
+  }
+  return sums_.data();
+}
+
+void ModelShard::update() {
+  optim::StepContext context = waiting_.begin()->second.context;
+  context.gradient_scale /= static_cast<double>(pushes_);
+  for (const size_t index : chunks_) {
+    updater_.update(index, sum(updater_.chunks()[index]), context);
+  }
+  for (const auto& [worker, push] : waiting_) staleness_.record(version_ - push.version);
+  waiting_.clear();
+  ++version_;
+}
+
+}  // namespace convoy::sync

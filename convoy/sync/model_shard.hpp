@@ -1,0 +1,72 @@
+#pragma once
+// A part of the model that one server owns: weights and optimizer state of a run of chunks, and
+// the updates to them. No messages here; shard_server.hpp brings them.
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "convoy/base/memory.hpp"
+#include "convoy/comm/collectives.hpp"
+#include "convoy/engine/program.hpp"
+#include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/staleness.hpp"
+#include "convoy/sync/updater.hpp"
+
+namespace convoy::sync {
+
+/// The arena in as many shards of about equal size; whole chunks, so large tensors are split.
+comm::Strips cut_into_shards(const engine::Arena& arena, int shards);
+
+/// True if neither NaN nor infinity is among them.
+bool all_finite(std::span<const float> values);
+
+class ModelShard {
+ public:
+  /// Arena floats `floats`; one update per `pushes` pushes.
+  ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
+             const UpdateOptions& options, const comm::Strip& floats, int pushes);
+
+  /// The shard's part of the weights (0) and of the optimizer's states (1, …).
+  std::span<float> array(size_t index) { return comm::at(buffers_[index].floats(), floats_); }
+  size_t arrays() const { return buffers_.size(); }
+
+  /// Updates made.
+  int64_t version() const { return version_; }
+
+  /// A gradient of the shard, computed from the weights of `version`. The context is that of the
+  /// whole gradient, whose norms a shard does not see.
+  struct Push {
+    optim::StepContext context;
+    int64_t version = 0;
+    std::span<const float> gradient;
+  };
+  /// Updates when `pushes` of them are here; until then their memory must stay. They are summed in
+  /// the order of the workers, and their mean is the gradient (statistics: their sum). Throws Error
+  /// if it is not finite: its worker has looked before it sent it.
+  void add(int worker, const Push& push);
+
+  /// Of all pushes that became part of an update since the last call.
+  Staleness take_staleness() { return std::exchange(staleness_, {}); }
+
+ private:
+  void update();
+  std::span<const float> part(const Push& push, const Chunk& chunk) const;
+  const float* sum(const Chunk& chunk);
+
+  comm::Strip floats_;
+  size_t pushes_;
+  // Whole arenas, because that is what an Updater knows; of large ones only what is touched, the
+  // shard, takes memory.
+  std::vector<AlignedBuffer> buffers_;
+  Updater updater_;
+  std::vector<size_t> chunks_;  // of the shard
+  std::map<int, Push> waiting_;
+  std::vector<float> sums_;  // of a chunk
+  int64_t version_ = 0;
+  Staleness staleness_;
+};
+
+}  // namespace convoy::sync
