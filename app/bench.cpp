@@ -51,6 +51,7 @@ Measured measure(const BenchArguments& a, const model::Graph& graph, bool profil
   job::Job job;
   job.train.batch = a.batch;
   job.train.lr.peak = 0.001;
+  job.sync.mode = "bsp";
   job.engine.grain = a.grain;
   job.engine.algorithms = a.algorithms;
   job.engine.precision = a.exact ? "exact" : "fast";

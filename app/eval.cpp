@@ -7,6 +7,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/job/read.hpp"
+#include "convoy/train/model_state.hpp"
 #include "convoy/train/trainer.hpp"
 
 #include "app/verbs.hpp"

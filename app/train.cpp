@@ -14,6 +14,7 @@
 #include "convoy/comm/mpi.hpp"
 #include "convoy/job/manual.hpp"
 #include "convoy/job/read.hpp"
+#include "convoy/sync/replay.hpp"
 #include "convoy/train/agree.hpp"
 #include "convoy/train/progress.hpp"
 #include "convoy/train/trainer.hpp"
@@ -35,6 +36,7 @@ struct TrainArguments {
   bool json = false;
   std::string trace;
   bool traced = false;
+  std::string replay;
   LaunchOptions launch;
 };
 
@@ -74,6 +76,25 @@ std::string describe_cores(const plan::Plan& plan) {
   return plan.cores.empty() ? lanes : fmt::format("{} on {}", lanes, fmt::join(plan.cores, ", "));
 }
 
+std::string describe_mode(const job::Sync& sync) {
+  if (!sync.shares.empty()) {
+    return fmt::format("shares of {} grains, as the job has them", fmt::join(sync.shares, ", "));
+  }
+  if (sync.mode == "balanced") {
+    return fmt::format("balanced: shares follow speeds ({}, predictor {})", sync.solver,
+                       sync.predictor);
+  }
+  if (sync.mode == "stale") {
+    return fmt::format("stale: nobody is more than {} ahead of the slowest",
+                       plural(sync.bound, "update"));
+  }
+  if (sync.mode == "backup") {
+    return fmt::format("backup: a step does not wait for the slowest {}",
+                       plural(sync.backups, "worker"));
+  }
+  return sync.mode == "bsp" ? "bsp: equal shares" : "asynchronous: nobody waits for anybody";
+}
+
 void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem::path& folder,
                 const sync::Team& team) {
   std::string batch;
@@ -83,6 +104,7 @@ void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem:
                          plural(team.size(), "worker"), plural(team.nodes(), "host"),
                          team.name(team.rank()), describe_cores(p.planned.plan));
     const int64_t idle = team.size() - p.planned.plan.batch / p.planned.plan.grain;
+    batch += fmt::format("        {}\n", describe_mode(p.job.sync));
     if (idle > 0 && p.job.sync.shares.empty()) {
       batch +=
           fmt::format("        {} of {} workers have nothing to do: there are more than grains\n",
@@ -118,6 +140,7 @@ void print_summary(std::FILE* out, const train::Summary& s, const train::Prepare
     text += fmt::format("exchanging with other hosts took {}, of which lanes waited {}\n",
                         to_string(s.exchanging), to_string(s.waited_for_weights));
   }
+  if (!s.scheme.empty()) text += s.scheme + "\n";
   std::vector<std::string> files;
   for (const char* file :
        {"checkpoints/best.safetensors", "checkpoints/last.safetensors", "events.jsonl", "logs"}) {
@@ -142,6 +165,10 @@ std::pair<int64_t, int64_t> steps_of(const std::string& text) {
   }
 }
 
+sync::Replay replay_of(const TrainArguments& a, const sync::Team& team) {
+  return sync::Replay::read(a.replay, team.size());
+}
+
 /// One worker's part in a training: all of it, if it is alone.
 class Sitting {
  public:
@@ -163,6 +190,10 @@ class Sitting {
     options.json = a_.json && team_.rank() == 0;
     options.out = out_;
     options.stop = &g_signal;
+    options.replay = a_.replay;
+    if (!a_.json && !a_.replay.empty()) {
+      say(out_, fmt::format("slowed  {}\n", replay_of(a_, team_).describe()));
+    }
     if (a_.traced) options.trace = steps_of(a_.trace);
     const train::Summary summary = train::train(prepared, run_ ? &*run_ : nullptr, options, team_);
     if (!a_.json) print_summary(out_, summary, prepared, folder_);
@@ -183,6 +214,7 @@ class Sitting {
 
   void check_arguments() const {
     if (a_.traced) steps_of(a_.trace);
+    if (!a_.replay.empty()) replay_of(a_, team_);
     if (!resumes() && a_.job.empty()) refuse("train needs a job file, or --resume RUN");
     if (resumes() && !a_.run_folder.empty()) {
       refuse("--resume names the run folder already; leave out --run");
@@ -280,6 +312,11 @@ void add_train(CLI::App& app, Run& run, const Arguments& called) {
                                  "Write what every lane did in these steps of the sitting to "
                                  "RUN/trace.json, for chrome://tracing (default: 5-9)");
   trace->type_name("FROM-TO")->expected(0, 1)->default_str("5-9");
+  verb->add_option(
+          "--replay", a->replay,
+          "Emulate slow workers: as fast as a trace says (a file, `load-ahead`), at parts of "
+          "their speed (`constant:1,0.5`), or changing (`steps:20-60`)")
+      ->type_name("TRACE");
   add_launch_options(*verb, a->launch);
   verb->footer(
       "Keys of a job: `convoy config --help-key KEY`, docs/job.md.\n"

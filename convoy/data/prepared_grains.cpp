@@ -109,15 +109,18 @@ void PreparedGrains::free_surplus() {
 // ---- who fills them
 
 std::optional<PreparedGrains::Claim> PreparedGrains::claim() {
-  // While a batch is used up, its slots take grains of the batch behind those that are ready.
-  for (int64_t s = oldest_; s <= oldest_ + batches(); ++s) {
+  // While a batch is used up, its slots take grains of the batch behind those that are ready. Steps
+  // of which nothing is wanted here are passed over.
+  int64_t looked_at = 0;
+  for (int64_t s = oldest_; looked_at <= batches(); ++s) {
     if (s == end()) {
       if (options_.announced || range_.empty()) break;
       steps_.push_back(make_step(range_));
     }
-    // Lanes may wait for the oldest step, so nothing holds it up.
-    if (s > oldest_ && used_ >= limit()) break;
     Step& step = at(s);
+    if (!step.range.empty()) ++looked_at;
+    // Lanes may wait for the first step, so nothing holds it up.
+    if (looked_at > 1 && used_ >= limit()) break;
     if (step.missing == 0) continue;
     const int64_t index = *std::ranges::find(step.order, State::missing, [&](int64_t i) {
       return step.entries[static_cast<size_t>(i)].state;

@@ -210,6 +210,10 @@ std::vector<Field> training() {
       {.key = "train.patience", .place = at<&Job::train, &Train::patience>,
        .help = "Stop early after so many evaluations without a better one.",
        .unit = "evaluations", .range = from(0), .zero = "off", .also = {"early_stopping"}},
+      {.key = "train.target", .place = at<&Job::train, &Train::target>,
+       .help = "Stop at the first evaluation with this test accuracy.",
+       .more = "A part of 1: `target: 0.9` is 90 %.", .range = between(0, 1), .zero = "off",
+       .also = {"target_accuracy", "goal"}},
       {.key = "train.checkpoint_every", .place = at<&Job::train, &Train::checkpoint_every>,
        .help = "Save the last state every so many epochs, and always at the end.",
        .unit = "epochs", .range = from(0), .zero = "off", .also = {"save_every"}},
@@ -293,7 +297,28 @@ std::vector<Field> machine() {
 
       {.key = "sync.mode", .place = at<&Job::sync, &Sync::mode>,
        .help = "bsp: equal shares for all workers; balanced: shares by their speed.",
-       .choices = {"bsp", "balanced"}},
+       .more = "These two give the same weights. The others are for comparing, and do not: stale and "
+               "asynchronous: every worker trains on batches of its own, and updates the model whenever it "
+               "has one; stale waits for workers that are more than sync.bound updates behind. backup: "
+               "a step does not wait for the sync.backups slowest workers, and drops their gradients "
+               "(docs/schemes.md).",
+       .choices = {"bsp", "balanced", "stale", "asynchronous", "backup"}},
+      {.key = "sync.predictor", .place = at<&Job::sync, &Sync::predictor>,
+       .help = "How the next speed of a worker is foreseen, for mode balanced.",
+       .more = "auto: by the one that was right most lately, for each worker (docs/balance.md).",
+       .choices = {"last", "average", "arima", "recurrent", "narx", "auto"}},
+      {.key = "sync.solver", .place = at<&Job::sync, &Sync::solver>,
+       .help = "How shares are made of speeds, for mode balanced.",
+       .more = "proportional: time is proportional to grains. profile: each worker's time is measured "
+               "as a function of its grains. feedback: grains move from the slowest to the fastest worker, without "
+               "any prediction.",
+       .choices = {"proportional", "profile", "feedback"}},
+      {.key = "sync.bound", .place = at<&Job::sync, &Sync::bound>,
+       .help = "stale: how many updates a worker may be ahead of the slowest.",
+       .unit = "updates", .range = from(0)},
+      {.key = "sync.backups", .place = at<&Job::sync, &Sync::backups>,
+       .help = "backup: how many workers a step does not wait for.",
+       .unit = "workers", .range = from(0)},
       {.key = "sync.reproducible", .place = at<&Job::sync, &Sync::reproducible>,
        .help = "The same weights, bit for bit, on any number of workers and lanes (with one grain).",
        .also = {"deterministic"}},
@@ -307,7 +332,7 @@ std::vector<Field> machine() {
        .help = "How many grains of each batch every worker runs, by rank.",
        .more = "`shares: [5, 3]` gives the first worker five. They must add up to the grains of a batch; 0 is legal. The weights are the same "
                "whatever the shares.",
-       .unit = "grains", .range = from(0), .empty = "as equal as can be"},
+       .unit = "grains", .range = from(0), .empty = "by sync.mode"},
       {.key = "sync.deadline", .place = at<&Job::sync, &Sync::deadline>,
        .help = "The longest wait for another worker.",
        .more = "When it passes, training ends with a message that names who is missing. It must be "

@@ -85,6 +85,7 @@ struct Train {
   double label_smoothing = 0;
   double eval_every = 1;        ///< epochs between evaluations; 0: only at the end
   int64_t patience = 0;         ///< stop after so many evaluations without a better one; 0: off
+  double target = 0;            ///< stop at an evaluation with this test accuracy; 0: off
   double checkpoint_every = 1;  ///< epochs between checkpoints of "last"; 0: only at the end
   bool operator==(const Train&) const = default;
 };
@@ -101,10 +102,15 @@ struct Engine {
 };
 
 struct Sync {
-  std::string mode = "balanced";  ///< bsp | balanced (the same with one worker)
+  /// bsp | balanced | stale | asynchronous | backup (all the same with one worker)
+  std::string mode = "balanced";
+  std::string predictor = "auto";       ///< of speeds, where shares follow them
+  std::string solver = "proportional";  ///< proportional | profile | feedback
+  int64_t bound = 3;                    ///< stale: updates that a worker may be ahead
+  int64_t backups = 1;                  ///< backup: of the workers, how many are not waited for
   bool reproducible = true;
   std::string allreduce = "auto";  ///< auto | tree | direct | ring | halving | colors
-  std::vector<int64_t> shares;     ///< grains of each worker; empty: equal
+  std::vector<int64_t> shares;     ///< grains of each worker; empty: by the mode
   double deadline = 60;            ///< seconds; the longest wait for another worker
   Bytes bucket{0};                 ///< of gradients that are exchanged together; 0: auto
   bool overlap = true;             ///< false: gradients are exchanged after the backward pass

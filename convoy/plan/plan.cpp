@@ -30,6 +30,9 @@ constexpr int64_t kLargestAutoGrain = 32;
 constexpr int64_t kAmpleActivations = int64_t{512} << 20;
 constexpr int64_t kActivationsPerWeight = 4;
 constexpr int64_t kSmallestLeanGrain = 8;
+/// Of each lane, where shares follow speeds: a grain more or less is then at most a quarter of a
+/// share.
+constexpr int kGrainsToMove = 4;
 
 /// `lanes`: of all workers.
 int64_t auto_grain(int64_t batch, int lanes) {
@@ -101,8 +104,8 @@ class Planner {
     Layout first;
     first.threads = wanted_threads();
     first.lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
-    first.grain = grain_pinned ? job_.engine.grain
-                               : auto_grain(job_.train.batch, first.lanes * options_.workers);
+    first.grain =
+        grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, busy_lanes(first.lanes));
     Plan wanted = attempt(first);
     if (!grain_pinned) wanted = leaner(std::move(wanted), first);
     if (fits(wanted)) return finish(std::move(wanted), "");
@@ -194,7 +197,16 @@ class Planner {
 
   /// Grains of one worker, if not all have the same those of the busiest.
   int64_t share(const Plan& plan) const {
-    return (plan.batch / plan.grain + options_.workers - 1) / options_.workers;
+    const int64_t workers = sharers(job_.sync, options_.workers);
+    return (plan.batch / plan.grain + workers - 1) / workers;
+  }
+
+  /// Grains that a batch should have at least: one for each lane of each worker, and more where
+  /// shares follow speeds, which they can only by whole grains.
+  int busy_lanes(int lanes) const {
+    const int workers = sharers(job_.sync, options_.workers);
+    const bool moving = workers > 1 && job_.sync.mode == "balanced" && job_.sync.shares.empty();
+    return lanes * workers * (moving ? kGrainsToMove : 1);
   }
 
   int wanted_threads() const {
@@ -273,7 +285,7 @@ class Planner {
       return fmt::format("grain {}: largest divisor of batch {} that fits into memory", plan.grain,
                          plan.batch);
     }
-    if (plan.grain < auto_grain(plan.batch, plan.lanes * options_.workers)) {
+    if (plan.grain < auto_grain(plan.batch, busy_lanes(plan.lanes))) {
       return fmt::format("grain {}: a larger one takes more memory and is no faster", plan.grain);
     }
     return fmt::format(
@@ -434,6 +446,14 @@ class Planner {
 };
 
 }  // namespace
+
+int sharers(const job::Sync& sync, int workers) {
+  if (sync.mode == "stale" || sync.mode == "asynchronous") return 1;
+  if (sync.mode == "backup") {
+    return static_cast<int>(std::max<int64_t>(1, workers - sync.backups));
+  }
+  return workers;
+}
 
 std::vector<int64_t> divisors(int64_t batch) {
   std::vector<int64_t> all;

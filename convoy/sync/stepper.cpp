@@ -392,7 +392,7 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
 }
 
 StepResult Stepper::gradient(int64_t step, GrainSource& source, std::span<float> gradient) {
-  check(team_.size() == 1 && !updater_->measures(), "one worker's gradient, as it is");
+  check(team_.size() == 1, "a gradient without an update is one worker's");
   const std::vector<Chunk>& chunks = updater_->chunks();
   const StepResult result = step_on_host(
       step, 0, source, [&](size_t i, const float* sum, const optim::StepContext& /*context*/) {

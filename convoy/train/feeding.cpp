@@ -15,14 +15,21 @@ int most_threads(const plan::Plan& plan) {
   return std::max(1, plan.lanes * plan.threads_per_lane);
 }
 
-std::unique_ptr<data::Store> make_store(const Prepared& p, int64_t first_step,
+std::vector<data::GrainRange> as_data(const std::vector<sync::GrainRange>& ranges) {
+  std::vector<data::GrainRange> all;
+  for (const sync::GrainRange& r : ranges) all.push_back({r.first, r.last});
+  return all;
+}
+
+std::unique_ptr<data::Store> make_store(const Prepared& p, const FeedingOptions& feeding,
                                         const sync::Team& team,
                                         const std::function<void(const std::string&)>& say) {
   if (p.store.copies == 0) return nullptr;
   data::StoreOptions options = store_options(p.job, p.planned.plan, p.source, team);
   options.copies = p.store.copies;
   options.shuffle_epochs = p.store.shuffle_epochs;
-  options.first_step = first_step;
+  options.first_step = feeding.first_step;
+  options.announced = feeding.moving;
   options.threads = most_threads(p.planned.plan);
   options.skip_bad = p.source.bad != nullptr;
   Seconds said = now();
@@ -44,34 +51,38 @@ data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
   options.samples = source.train->size();
   options.batch = plan.batch;
   options.grain = plan.grain;
-  for (const sync::GrainRange& r : team.ranges(plan.batch / plan.grain, job.sync.shares)) {
-    options.ranges.push_back({r.first, r.last});
-  }
+  options.ranges = as_data(team.ranges(plan.batch / plan.grain, job.sync.shares));
   options.seed = job.train.seed;
   options.deadline = team.deadline();
   options.load_deadline = {60 * team.patience().value};
   return options;
 }
 
-Feeding::Feeding(const Prepared& prepared, const sync::GrainRange& grains, int64_t first_step,
-                 const sync::Team& team, const std::function<void(const std::string&)>& say)
-    : p_(prepared), store_(make_store(prepared, first_step, team, say)), source_(nullptr) {
+Feeding::Feeding(const Prepared& prepared, const FeedingOptions& options, const sync::Team& team,
+                 const std::function<void(const std::string&)>& say)
+    : p_(prepared),
+      worker_(static_cast<size_t>(team.rank())),
+      store_(make_store(prepared, options, team, say)),
+      source_(nullptr) {
   if (store_) {
     for (const data::BadRecord& bad : store_->bad_records()) {
       p_.source.bad->add(p_.source.train->name(bad.sample), bad.message);
     }
   }
-  if (grains.size() == 0) return;
+  const data::GrainRange grains = as_data(options.ranges)[worker_];
+  if (grains.empty() && !options.moving) return;
   data::LoaderOptions loading;
-  loading.batch = p_.planned.plan.batch;
+  loading.batch = options.batch;
   loading.grain = p_.planned.plan.grain;
-  loading.grains = {grains.first, grains.last};
+  loading.grains = grains;
   loading.lanes = p_.planned.plan.lanes;
   loading.seed = p_.job.train.seed;
-  loading.first_step = first_step;
+  loading.first_step = options.first_step;
   loading.augment = &p_.job.data.augment;
   loading.feed = store_.get();
   loading.threads = first_threads(loading);
+  // Such a store says nothing about a step before its grains are announced.
+  if (lag() > 0) loading.grains = data::GrainRange{};
   loader_.emplace(p_.source, loading);
   source_ = plan::LoaderSource(&*loader_);
 }
@@ -82,11 +93,19 @@ int Feeding::first_threads(const data::LoaderOptions& loading) const {
   if (p_.job.data.threads > 0) return static_cast<int>(p_.job.data.threads);
   const plan::Plan& plan = p_.planned.plan;
   if (plan.step.value <= 0) return 1;
-  const auto share = static_cast<double>(loading.grains->size() * plan.grain);
+  const auto share =
+      static_cast<double>((loading.grains->last - loading.grains->first) * plan.grain);
   constexpr double kReserve = 1.2;
   const double busy =
       kReserve * share * data::measure_preparation(p_.source, loading).value / plan.step.value;
   return std::clamp(static_cast<int>(std::ceil(busy)), 1, most_threads(plan));
+}
+
+void Feeding::announce(int64_t step, const std::vector<sync::GrainRange>& ranges) {
+  std::vector<data::GrainRange> all = as_data(ranges);
+  const data::GrainRange own = all[worker_];
+  if (store_) store_->announce(step, std::move(all));
+  loader_->set_grains(step, own);
 }
 
 std::string Feeding::after_step(Seconds took) {

@@ -18,13 +18,26 @@ namespace convoy::train {
 data::StoreOptions store_options(const job::Job& job, const plan::Plan& plan,
                                  const data::Source& source, const sync::Team& team);
 
+struct FeedingOptions {
+  int64_t batch = 0;                     ///< samples of a step of the stream
+  std::vector<sync::GrainRange> ranges;  ///< the grains of each worker, by rank
+  /// They may change, and every step's are announced.
+  bool moving = false;
+  int64_t first_step = 0;
+};
+
 class Feeding {
  public:
   /// Reads this worker's part of packed samples; collective. `say` gets a line about what takes
   /// long.
-  Feeding(const Prepared& prepared, const sync::GrainRange& grains, int64_t first_step,
-          const sync::Team& team, const std::function<void(const std::string&)>& say);
+  Feeding(const Prepared& prepared, const FeedingOptions& options, const sync::Team& team,
+          const std::function<void(const std::string&)>& say);
   ~Feeding();
+
+  /// Where ranges may change: those of step `step`, by rank, in the order of the steps and at least
+  /// `lag` steps before it begins. With a lag, of every step once.
+  void announce(int64_t step, const std::vector<sync::GrainRange>& ranges);
+  int lag() const { return store_ ? store_->lag() : 0; }
 
   sync::GrainSource& source() { return source_; }
   /// By all lanes since the beginning.
@@ -40,6 +53,7 @@ class Feeding {
   int first_threads(const data::LoaderOptions& loading) const;
 
   const Prepared& p_;
+  size_t worker_;
   std::unique_ptr<data::Store> store_;
   std::optional<data::TrainLoader> loader_;  // none without grains
   plan::LoaderSource source_;

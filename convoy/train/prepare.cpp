@@ -17,6 +17,7 @@
 #include "convoy/optim/schedule.hpp"
 #include "convoy/plan/batch.hpp"
 #include "convoy/train/agree.hpp"
+#include "convoy/train/async_steps.hpp"
 #include "convoy/train/feeding.hpp"
 #include "convoy/train/trainer.hpp"
 
@@ -191,10 +192,15 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
         std::vector<std::string>& reasons = own.plan.reasons;
         reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
         check_shares(job, own.plan, team);
+        batch_of_worker(job.sync, own.plan, team.size());  // refuses what cannot be parted
         return own;
       });
   plan::StorePlan store;
-  if (source.packed.file != nullptr) {
+  const bool one_stream = job.sync.mode == "bsp" || job.sync.mode == "balanced";
+  if (source.packed.file != nullptr && team.size() > 1 && !one_stream) {
+    store.reason = fmt::format(
+        "samples are read from disk: in mode {} nobody knows ahead who needs them", job.sync.mode);
+  } else if (source.packed.file != nullptr) {
     plan::Plan& plan = planned.plan;
     Seconds step = plan.step;  // of the first worker: all must decide the same
     if (team.world() != nullptr) {
@@ -237,34 +243,46 @@ sync::StepperOptions stepper_options(const Prepared& p) {
   return options;
 }
 
-Expected expected_tensors(const engine::Program& program, const optim::Optimizer& optimizer) {
-  Expected expected;
-  for (const engine::Tensor& t : program.arena().tensors()) {
-    auto& list = t.kind == engine::Kind::parameter ? expected.weights : expected.buffers;
-    list.push_back({t.name, t.shape});
-  }
-  expected.states = optimizer.state_names();
-  return expected;
+namespace {
+
+/// Grains [first, last) of an evaluation.
+sync::EvalResult evaluate_part(sync::Stepper& stepper, const data::Source& source,
+                               const data::Dataset& set, int64_t grain, int64_t first,
+                               int64_t last) {
+  return stepper.evaluate(
+      last - first, [&](int64_t index, std::span<float> inputs, std::span<int32_t> labels) {
+        return data::eval_grain(source, set, first + index, grain, inputs, labels);
+      });
 }
 
-void restore_weights(const Checkpoint& checkpoint, const engine::Arena& arena,
-                     std::span<float> weights) {
-  size_t parameter = 0;
-  size_t buffer = 0;
-  for (const engine::Tensor& t : arena.tensors()) {
-    const NamedTensor& from = t.kind == engine::Kind::parameter ? checkpoint.weights[parameter++]
-                                                                : checkpoint.buffers[buffer++];
-    engine::from_plain(t, from.values, weights);
-  }
-}
+}  // namespace
 
 sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
                           const data::Dataset& set, int64_t grain) {
+  return evaluate_part(stepper, source, set, grain, 0, (set.size() + grain - 1) / grain);
+}
+
+sync::EvalResult evaluate_together(sync::Stepper& stepper, const data::Source& source,
+                                   int64_t grain, const sync::Team* team) {
+  const data::Dataset& set = *source.test;
+  if (team == nullptr) return evaluate(stepper, source, set, grain);
   const int64_t grains = (set.size() + grain - 1) / grain;
-  return stepper.evaluate(grains,
-                          [&](int64_t index, std::span<float> inputs, std::span<int32_t> labels) {
-                            return data::eval_grain(source, set, index, grain, inputs, labels);
-                          });
+  const auto edge = [&](int64_t worker) { return grains * worker / team->size(); };
+  const sync::EvalResult own =
+      evaluate_part(stepper, source, set, grain, edge(team->rank()), edge(team->rank() + 1));
+  sync::EvalResult all;
+  for (const auto& bytes : team->gather(std::as_bytes(std::span(&own, 1)), "evaluating")) {
+    sync::EvalResult part;
+    std::memcpy(&part, bytes.data(), sizeof part);
+    all.loss += part.loss * static_cast<double>(part.samples);
+    all.accuracy += part.accuracy * static_cast<double>(part.samples);
+    all.samples += part.samples;
+  }
+  if (all.samples > 0) {
+    all.loss /= static_cast<double>(all.samples);
+    all.accuracy /= static_cast<double>(all.samples);
+  }
+  return all;
 }
 
 }  // namespace convoy::train

@@ -24,6 +24,7 @@ std::string to_json(const Standing& s) {
   if (s.accuracy) line["accuracy"] = *s.accuracy;
   line["images_per_second"] = s.images_per_second;
   if (s.left) line["seconds_left"] = s.left->value;
+  if (!s.balance.empty()) line["balance"] = s.balance;
   return line.dump();
 }
 
@@ -53,6 +54,7 @@ std::string format_standing(const Standing& s, int columns) {
   fields.push_back(
       fmt::format("{:.{}f} images/s", s.images_per_second, s.images_per_second < 100 ? 1 : 0));
   if (s.left) fields.push_back(to_string(*s.left) + " left");
+  if (!s.balance.empty()) fields.push_back(s.balance);
   std::string line;
   for (const std::string& field : fields) {
     const std::string_view gap = line.empty() ? "" : "  ";

@@ -31,6 +31,7 @@ struct Standing {
   std::optional<double> accuracy;  ///< of the last evaluation, 0 … 1
   double images_per_second = 0;
   std::optional<Seconds> left;  ///< until the end
+  std::string balance;          ///< of several workers: shares, and who is slowest
 };
 
 /// "step 120/3900  epoch 0.31/10  loss 1.8321  acc 41.20 %  5321 images/s  1 min 12 s left".

@@ -17,7 +17,6 @@
 #include "convoy/plan/plan.hpp"
 #include "convoy/plan/store_plan.hpp"
 #include "convoy/sync/team.hpp"
-#include "convoy/train/checkpoint.hpp"
 #include "convoy/train/run_folder.hpp"
 
 namespace convoy::train {
@@ -66,18 +65,15 @@ sync::StepperOptions stepper_options(const Prepared& prepared);
 /// The graph a job's model asks for, with the data's shape and classes where it is silent.
 model::Graph build_graph(const job::Job& job, const data::Source& source);
 
-/// What checkpoints of this program hold.
-Expected expected_tensors(const engine::Program& program, const optim::Optimizer& optimizer);
-
-/// Copies weights and running statistics of a checkpoint into an arena.
-void restore_weights(const Checkpoint& checkpoint, const engine::Arena& arena,
-                     std::span<float> weights);
-
 /// Evaluates every sample of `set` exactly once.
 sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
                           const data::Dataset& set, int64_t grain);
+/// Evaluates the test set. Where each worker has a stepper of its own: `team` are the workers, of
+/// which each evaluates a part; else null.
+sync::EvalResult evaluate_together(sync::Stepper& stepper, const data::Source& source,
+                                   int64_t grain, const sync::Team* team);
 
-enum class Ending { finished, early, max_steps, max_time, signal };
+enum class Ending { finished, target, early, max_steps, max_time, signal };
 std::string to_string(Ending ending);
 
 struct Summary {
@@ -96,6 +92,7 @@ struct Summary {
   int64_t bad = 0;             ///< damaged samples that this worker left out
   Seconds exchanging;          ///< time during which something was exchanged with other hosts
   Seconds waited_for_weights;  ///< of it, what the lanes spent waiting
+  std::string scheme;          ///< of modes that do not wait for everybody: what that came to
 };
 
 struct TrainOptions {
@@ -106,6 +103,8 @@ struct TrainOptions {
   std::optional<std::pair<int64_t, int64_t>> trace = std::nullopt;
   /// Set to a signal's number to make training save and stop after the step it is in.
   const std::atomic<int>* stop = nullptr;
+  /// Makes workers as slow as a trace says (sync::Replay); empty: as fast as they are.
+  std::string replay = {};
 };
 
 /// Trains until the job's goal, a limit or `stop` of any worker. A loss that is not finite throws
