@@ -18,68 +18,6 @@
 namespace convoy::sync {
 namespace {
 
-/// All grains of a batch on one lane, summed in the order of the tree.
-class BatchGradient {
- public:
-  explicit BatchGradient(const engine::Program& program)
-      : program_(program),
-        weights_(AlignedBuffer::of_floats(program.arena().size())),
-        prepared_(AlignedBuffer::of_floats(program.prepared_size())),
-        slots_(AlignedBuffer::of_floats(RangeSum::slots(kAll) * program.arena().size())),
-        lane_(program.make_lane(shared())),
-        sum_(kAll, program.arena().size(), program.largest_layer(), slots_.floats()) {}
-
-  std::span<float> weights() { return weights_.floats(); }
-
-  /// Returns the mean loss.
-  double compute(int64_t step, GrainSource& source, std::span<float> gradient) {
-    program_.prepare(shared());
-    sum_.restart();
-    double loss = 0;
-    for (int64_t g = 0; g < kAll.last; ++g) loss += run(step, g, source);
-    std::vector<HeldSum> held;
-    for (const RangeSum::Kept& kept : RangeSum::kept(kAll)) {
-      held.push_back({kept.node, slots_.floats().data() +
-                                     static_cast<int64_t>(kept.slot) * program_.arena().size()});
-    }
-    const TreeTotal total(held, kAll.size());
-    std::vector<float> workspace(
-        static_cast<size_t>(TreeTotal::workspace_size(kAll.size(), kChunk)));
-    for (const Chunk& chunk : cut_into_chunks(program_.arena())) {
-      std::copy_n(total.sum(chunk.begin, chunk.end, workspace), chunk.end - chunk.begin,
-                  gradient.begin() + chunk.begin);
-    }
-    return loss / static_cast<double>(kBatch);
-  }
-
- private:
-  static constexpr GrainRange kAll{0, kBatch / kGrain};
-
-  engine::Weights shared() { return {weights_.floats().data(), prepared_.floats().data()}; }
-  double run(int64_t step, int64_t grain, GrainSource& source) {
-    const GrainSource::Samples samples = source.get(step, grain);
-    const RangeSum::Target target = sum_.next();
-    engine::GrainRun run;
-    run.input = samples.inputs;
-    run.labels = samples.labels;
-    run.step = step;
-    run.first_sample = grain * kGrain;
-    run.gradient_scale = 1.0F / static_cast<float>(kBatch);
-    run.gradient = target.gradient;
-    run.layer_by_layer = target.layer_by_layer;
-    run.on_layer = [&](int64_t begin, int64_t end) { sum_.layer_complete(begin, end); };
-    const engine::GrainResult result = lane_->run(run);
-    sum_.grain_complete();
-    source.release(step, grain);
-    return result.loss;
-  }
-
-  const engine::Program& program_;
-  AlignedBuffer weights_, prepared_, slots_;
-  std::unique_ptr<engine::Lane> lane_;
-  RangeSum sum_;
-};
-
 std::unique_ptr<engine::Program> compile(const Graph& graph) {
   engine::CompileOptions options;
   options.grain = kGrain;
@@ -100,7 +38,7 @@ Trained train_in_turn(const Team& team, const engine::Program& program, const Gr
                       int64_t segments, std::atomic<int64_t>& turn) {
   const auto optimizer = optim::make_optimizer(options_of(optimizer_name));
   ModelServers servers(team, program, *optimizer, options);
-  BatchGradient batch(program);
+  Stepper batch(program, *optimizer, Training::stepper_options(1, 0));
   TestSource source(graph);
   const auto size = static_cast<size_t>(program.arena().size());
   std::vector<float> gradient(size);
@@ -115,7 +53,8 @@ Trained train_in_turn(const Team& team, const engine::Program& program, const Gr
     const std::optional<int64_t> ticket = servers.ticket();
     if (!ticket) return false;
     servers.pull(batch.weights());
-    const double loss = batch.compute(*ticket, source, gradient);
+    batch.weights_changed();
+    const double loss = batch.gradient(*ticket, source, gradient).loss;
     EXPECT_EQ(servers.push({*ticket, 0.05, loss}, gradient), Fate::applied);
     trained.losses.push_back(loss);
     return true;
