@@ -27,8 +27,8 @@ struct Grain {
 struct LoaderOptions {
   int64_t batch = 0;
   int64_t grain = 0;  ///< divides the batch
-  /// Those that are wanted here of each batch until set_grains() says otherwise; not set: all. May
-  /// be empty, and must be if the feed's steps are announced.
+  /// The grains of each batch that are wanted here, until set_grains() says otherwise; not set:
+  /// all. May be empty, and must be if the feed's steps are announced.
   std::optional<GrainRange> grains;
   uint64_t seed = 1;
   int64_t first_step = 0;  ///< training: where the stream is taken up
@@ -49,8 +49,8 @@ struct LoaderOptions {
 /// are prepared that are wanted in the step before it. Where it then turns out otherwise, what is
 /// ready and not wanted is thrown away, what is wanted stays, and what is missing is prepared,
 /// earliest first. (From a feed whose steps are announced nothing is taken on such a guess.) Slots
-/// are made when a share grows; when it shrinks all are given back but for a quarter more than
-/// needed, or one grain of each batch.
+/// are made when a share grows; when it shrinks they are given back, but for a quarter more than
+/// needed or one grain of each batch.
 ///
 /// Where damaged samples are left out (Source::bad), the nearest sample before it in the grain
 /// takes the place of one, or else the nearest behind it: the same on any worker, and batches stay
