@@ -243,6 +243,12 @@ Seconds process_time() {
   return {static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)};
 }
 
+Seconds thread_time() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return {static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec)};
+}
+
 class LoadMeter::Reader {
  public:
   Reader(std::vector<int> cores, LoadSources sources)

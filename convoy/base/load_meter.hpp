@@ -55,6 +55,8 @@ struct LoadReading {
 
 /// CPU time of this process, all threads together.
 Seconds process_time();
+/// CPU time of the calling thread.
+Seconds thread_time();
 
 /// Where a meter looks; tests hand in made-up files and clocks.
 struct LoadSources {

@@ -192,15 +192,15 @@ const Observation& Replay::at(int worker, int64_t step) const {
   return steps[static_cast<size_t>(step) % steps.size()];
 }
 
-Seconds pause(Seconds computed, double speed) {
-  return {computed.value * (1 / speed - 1)};
+Seconds pause(Seconds cpu, Seconds took, double speed) {
+  return {cpu.value / speed - took.value};
 }
 
 void Brake::hold_back(Seconds pause) {
   constexpr Seconds kWorthSleeping{50e-6};
   constexpr Seconds kMostMadeUpFor{10e-3};
-  if (!std::isfinite(pause.value) || pause.value <= 0) return;
-  owed_ += pause;
+  if (!std::isfinite(pause.value)) return;
+  owed_ = std::max(owed_ + pause, Seconds{-kMostMadeUpFor.value});
   if (owed_ < kWorthSleeping) return;
   const Seconds begin = now();
   timespec left{};

@@ -48,9 +48,9 @@ class Replay {
   std::string description_;
 };
 
-/// How long to sleep after computing for so long, to be as slow as at this speed:
-/// computed · (1/speed − 1).
-Seconds pause(Seconds computed, double speed);
+/// How long to sleep after having computed for `cpu`, which took `took` because others had the core
+/// in between, to be as slow as at this speed: cpu / speed − took. Negative where it took too long.
+Seconds pause(Seconds cpu, Seconds took, double speed);
 
 /// Sleeps on behalf of one lane. The system wakes sleepers some 60 µs late, more on a busy core;
 /// what one pause took too long, or was too short to sleep for, the next ones make good, so that
@@ -58,7 +58,7 @@ Seconds pause(Seconds computed, double speed);
 /// was stopped for a second should not run at full speed for the next one.
 class Brake {
  public:
-  /// Takes this long, and no CPU time worth mentioning. Nothing for what is not a positive number.
+  /// Takes this long, and no CPU time worth mentioning. What is negative shortens later pauses.
   void hold_back(Seconds pause);
 
  private:

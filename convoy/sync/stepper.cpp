@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "convoy/base/error.hpp"
+#include "convoy/base/load_meter.hpp"
 
 namespace convoy::sync {
 namespace {
@@ -36,7 +37,9 @@ struct Stepper::LaneState {
   Seconds computed;
   Seconds finished;  // when
   int64_t grains = 0;
-  Seconds last_grain;  // computed for it, in this step or before
+  // Of its last grain, in this step or before, for hold_back:
+  Seconds last_cpu;
+  Seconds last_took;
   // Evaluation inputs; made on first use.
   AlignedBuffer inputs;
   std::vector<int32_t> labels;
@@ -298,12 +301,16 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
     };
     if (options_.trace != nullptr && options_.trace->on()) trace_instructions(lane, run);
     const Seconds begin = now();
-    if (options_.hold_back) options_.hold_back(lane, step, state.last_grain);
+    if (options_.hold_back) options_.hold_back(lane, step, state.last_cpu, state.last_took);
     const Seconds held_back = now() - begin;
+    const Seconds cpu = options_.hold_back ? thread_time() : Seconds{};
     state.lane->run(run);
     const Seconds computed = now() - begin - aside;
     state.computed += computed;
-    state.last_grain = computed - held_back;
+    if (options_.hold_back) {
+      state.last_cpu = thread_time() - cpu;
+      state.last_took = computed - held_back;
+    }
     state.sum->grain_complete();
     source.release(step, g);
   }

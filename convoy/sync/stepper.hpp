@@ -54,8 +54,9 @@ struct StepperOptions {
   std::vector<int64_t> most_shares;
   /// Adds to this worker's report what its machine has to give just now.
   std::function<void(int64_t step, WorkerReport& report)> look;
-  /// Emulates a slower worker: called by a lane before a grain, with what its last one took.
-  std::function<void(int lane, int64_t step, Seconds last)> hold_back;
+  /// Emulates a slower worker: called by a lane before a grain, with what its last one took of the
+  /// CPU and of the time. With several emulated workers on a core these differ.
+  std::function<void(int lane, int64_t step, Seconds cpu, Seconds took)> hold_back;
   ExchangeOptions exchange;
   Trace* trace = nullptr;  ///< gets what lanes and the exchange do
 

@@ -46,9 +46,9 @@ SlowDown::SlowDown(const Prepared& prepared, const sync::Team& team, const std::
 
 void SlowDown::prepare(sync::StepperOptions& options) {
   if (!replay_) return;
-  options.hold_back = [this](int lane, int64_t step, Seconds last_grain) {
+  options.hold_back = [this](int lane, int64_t step, Seconds cpu, Seconds took) {
     brakes_[static_cast<size_t>(lane)].hold_back(
-        sync::pause(last_grain, replay_->speed(worker_, step)));
+        sync::pause(cpu, took, replay_->speed(worker_, step)));
   };
 }
 

@@ -153,8 +153,9 @@ TEST(Replay, RefusesWithWhatWouldBeRight) {
 }
 
 TEST(Replay, APauseMakesComputingAsLongAsAtThatSpeed) {
-  EXPECT_DOUBLE_EQ(pause({0.1}, 0.25).value, 0.3);
-  EXPECT_DOUBLE_EQ(pause({0.1}, 1).value, 0);
+  EXPECT_DOUBLE_EQ(pause({0.1}, {0.1}, 0.25).value, 0.3);
+  EXPECT_DOUBLE_EQ(pause({0.1}, {0.1}, 1).value, 0);
+  EXPECT_DOUBLE_EQ(pause({0.1}, {0.25}, 0.25).value, 0.15) << "it had to wait for the core";
 }
 
 TEST(Brake, ManyPausesTakeTheirSumAndNoCpuTime) {
