@@ -1,12 +1,13 @@
 #pragma once
 // What a worker could have of its machine now: asked before a step, answered from /proc and from
-// the control group in 20 to 60 µs.
+// the control group in some tens of microseconds.
 //
 // A process has n cores, and its threads run there; the machine has m CPUs; k threads of others are
 // runnable at this moment. Since the last reading that is 0.1 s old or older:
 //
-//   others_c = busy time of core c (/proc/stat) less our own CPU time, which is taken to be spread
-//              evenly over our cores; interrupts are among the others
+//   others_c = time in which core c was neither idle nor stolen (/proc/stat), less our own CPU
+//   time,
+//              taken to be spread evenly over our cores; interrupts are among the others
 //   left  = mean over our cores of max(1 − others_c, 1 / (1 + max(1, ⌈k/n⌉)))
 //   got   = run / (run + waited) of our threads (schedstat): what they had when they wanted to run
 //   was   = max(left, got) − steal
