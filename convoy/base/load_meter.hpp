@@ -13,8 +13,9 @@
 //   was   = max(left, got) − steal
 //
 // Who uses a whole core while we sleep gives half of it back when we wake, hence the fair part in
-// `left`. Both are lower bounds of what we could have had: others may do with less when we want
-// more, and our threads may have waited for each other.
+// `left`; how many they are is a guess if they sleep at this moment. Otherwise both are lower
+// bounds of what we could have had: others may do with less when we want more, and our threads may
+// have waited for each other.
 //
 // Those are of the past. A load that has just begun shows first in how many threads are runnable.
 // Those that outnumber the CPUs, s = max(0, n + k − m), have to share somewhere. If they are more
