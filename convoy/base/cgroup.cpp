@@ -92,7 +92,7 @@ fs::path below(const fs::path& top, const fs::path& group) {
 fs::path usual_mount(const fs::path& root, const std::string& controllers,
                      const std::string& controller) {
   const fs::path all = root / "sys/fs/cgroup";
-  const fs::path joint = all / (controllers.empty() ? "unified" : controllers);
+  fs::path joint = all / (controllers.empty() ? "unified" : controllers);
   std::error_code unreadable;
   if (fs::exists(joint, unreadable)) return joint;
   return controllers.empty() ? all : all / controller;

@@ -44,14 +44,17 @@ double fair_part(int more, int cpus) {
          cpus;
 }
 
-/// /proc/stat, as far as it concerns us; times in seconds.
+/// /proc/stat, as far as it concerns us; times in seconds. The kernel measures how long a CPU is
+/// idle, but of who is busy there it often only takes samples, by a clock that quotas and sleepers
+/// keep in step with: a process that is throttled for half of the time looked busy for three
+/// quarters. So busy is what is not idle.
 struct CpuTimes {
   int cpus = 0;              ///< of the machine
-  std::vector<double> busy;  ///< by core of ours
+  std::vector<double> away;  ///< idle or stolen, by core of ours
   double steal = 0;          ///< of all cores of ours
   int runnable = 0;          ///< threads, on the whole machine
 
-  int ours() const { return static_cast<int>(busy.size()); }
+  int ours() const { return static_cast<int>(away.size()); }
 };
 
 CpuTimes parse_cpu_times(string_view text, const std::vector<int>& cores) {
@@ -68,19 +71,15 @@ CpuTimes parse_cpu_times(string_view text, const std::vector<int>& cores) {
     ++times.cpus;
     const int cpu = static_cast<int>(to_number(name.substr(3), -1));
     if (!cores.empty() && std::find(cores.begin(), cores.end(), cpu) == cores.end()) continue;
-    double& busy = times.busy.emplace_back(0);
-    // user nice system idle iowait irq softirq steal; guests are in user and nice already.
-    constexpr int kIdle = 3;
-    constexpr int kWaitingForDisks = 4;
-    constexpr int kSteal = 7;
-    for (int i = 0; i <= kSteal; ++i) {
-      const double time = tick * to_number(next_word(line), 0);
-      if (i == kSteal) {
-        times.steal += time;
-      } else if (i != kIdle && i != kWaitingForDisks) {
-        busy += time;
-      }
-    }
+    // user nice system idle iowait irq softirq steal …
+    for (int skipped = 0; skipped < 3; ++skipped) next_word(line);
+    const double idle = to_number(next_word(line), -1);
+    const double waits_for_disks = to_number(next_word(line), 0);
+    for (int skipped = 0; skipped < 2; ++skipped) next_word(line);
+    const double steal = to_number(next_word(line), 0);
+    if (idle < 0) continue;
+    times.away.push_back(tick * (idle + waits_for_disks + steal));
+    times.steal += tick * steal;
   }
   return times;
 }
@@ -329,8 +328,8 @@ class LoadMeter::Reader {
     const double fair = 1.0 / (1 + std::max(1, (now.competitors + n - 1) / n));
     double used = 0;
     double left = 0;
-    for (size_t i = 0; i < now.times.busy.size(); ++i) {
-      const double here = now.times.busy[i] - then.times.busy[i] - own;
+    for (size_t i = 0; i < now.times.away.size(); ++i) {
+      const double here = time - (now.times.away[i] - then.times.away[i]) - own;
       used += here;
       left += std::max(1 - part(here, time), fair);
     }

@@ -1,19 +1,21 @@
 #pragma once
 // What a worker could have of its machine now: asked before a step, answered from /proc and from
-// the control group in 20 to 60 µs.
+// the control group in some tens of microseconds.
 //
 // A process has n cores, and its threads run there; the machine has m CPUs; k threads of others are
 // runnable at this moment. Since the last reading that is 0.1 s old or older:
 //
-//   others_c = busy time of core c (/proc/stat) less our own CPU time, which is taken to be spread
-//              evenly over our cores; interrupts are among the others
+//   others_c = time in which core c was neither idle nor stolen (/proc/stat), less our own CPU
+//   time,
+//              taken to be spread evenly over our cores; interrupts are among the others
 //   left  = mean over our cores of max(1 − others_c, 1 / (1 + max(1, ⌈k/n⌉)))
 //   got   = run / (run + waited) of our threads (schedstat): what they had when they wanted to run
 //   was   = max(left, got) − steal
 //
 // Who uses a whole core while we sleep gives half of it back when we wake, hence the fair part in
-// `left`. Both are lower bounds of what we could have had: others may do with less when we want
-// more, and our threads may have waited for each other.
+// `left`; how many they are is a guess if they sleep at this moment. Otherwise both are lower
+// bounds of what we could have had: others may do with less when we want more, and our threads may
+// have waited for each other.
 //
 // Those are of the past. A load that has just begun shows first in how many threads are runnable.
 // Those that outnumber the CPUs, s = max(0, n + k − m), have to share somewhere. If they are more

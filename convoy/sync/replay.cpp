@@ -147,6 +147,7 @@ Replay Replay::constant(const std::string& what, int workers) {
            workers == 1 ? "is 1 worker" : fmt::format("are {} workers", workers));
   }
   std::vector<WorkerTrace> traces;
+  traces.reserve(speeds.size());
   for (const double speed : speeds) traces.push_back({"", {{speed, {}}}});
   return {std::move(traces),
           fmt::format("emulated: workers at {} of full speed", fmt::join(speeds, ", "))};
@@ -167,6 +168,7 @@ Replay Replay::changing(const std::string& what, int workers) {
   const auto seed = parts.size() > 2 ? number_in<uint64_t>(parts[2]) : kSeed;
   if (!seed) refuse("replay '{}': expected a whole number as seed, found '{}'", what, parts[2]);
   std::vector<WorkerTrace> traces;
+  traces.reserve(static_cast<size_t>(workers));
   for (int w = 0; w < workers; ++w) traces.push_back(change_at_random(w, span, levels, *seed));
   return {std::move(traces),
           fmt::format("emulated: each worker's speed changes every {} to {} steps between {} of "

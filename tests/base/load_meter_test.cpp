@@ -2,6 +2,7 @@
 
 #include "convoy/base/load_meter.hpp"
 
+#include <cmath>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -32,8 +33,10 @@ class LoadFiles : public testing::Test {
   void put_stat(const std::vector<double>& busy, int runnable, double steal = 0) const {
     std::string text = "cpu  1 2 3 4 5 6 7 8 0 0\n";
     for (size_t i = 0; i < busy.size(); ++i) {
-      text +=
-          fmt::format("cpu{} {:.0f} 0 0 77777 99 0 0 {:.0f} 0 0\n", i, 100 * busy[i], 100 * steal);
+      const double idle = std::round(100 * (1000 + time_ - busy[i] - steal));
+      const double for_disks = std::round(0.3 * idle);
+      text += fmt::format("cpu{} 5 0 0 {:.0f} {:.0f} 0 0 {:.0f} 0 0\n", i, idle - for_disks,
+                          for_disks, 100 * steal);
     }
     // On real machines the line of interrupts is longer than a page.
     text += "intr 9" + std::string(9000, ' ') + "0\nctxt 5\n";
@@ -270,17 +273,20 @@ TEST_F(LoadFiles, TheTightestQuotaOfVersion1IsReadAnewEachTime) {
   put("groups/cpu/outer/inner/cpu.stat", "throttled_time 0\n");
   LoadMeter meter = this->meter({0, 1});
   time_ += 0.1;
+  put_stat({10, 10}, 1);
   put("groups/cpu/outer/cpu.stat", "nr_periods 1\nnr_throttled 1\nthrottled_time 5050000000\n");
   LoadReading reading = meter.read();
   EXPECT_NEAR(reading.quota, 0.75, 1e-9);
   EXPECT_NEAR(reading.cpu, 0.75, 1e-9);
   EXPECT_NEAR(reading.throttled, 0.05 / 0.2, 1e-9);
   time_ += 0.1;
+  put_stat({10, 10}, 1);
   put("groups/cpu/outer/inner/cpu.cfs_quota_us", "5000\n");
   reading = meter.read();
   EXPECT_NEAR(reading.cpu, 0.25, 1e-9);
   EXPECT_EQ(reading.throttled, 0);
   time_ += 0.1;
+  put_stat({10, 10}, 1);
   put("groups/cpu/outer/cpu.cfs_quota_us", "-1\n");
   put("groups/cpu/outer/inner/cpu.cfs_quota_us", "-1\n");
   EXPECT_EQ(meter.read().cpu, 1);
@@ -295,6 +301,7 @@ TEST_F(LoadFiles, Version2IsUnderstoodInAContainerThatSeesOnlyItsOwnPart) {
   put("sys/fs/cgroup/job/cpu.stat", "usage_usec 7\nthrottled_usec 1000000\n");
   LoadMeter meter = this->meter({0});
   time_ += 0.5;
+  put_stat({10}, 1);
   put("sys/fs/cgroup/job/cpu.stat", "usage_usec 7\nthrottled_usec 1200000\n");
   const LoadReading reading = meter.read();
   EXPECT_NEAR(reading.cpu, 0.4, 1e-9);
@@ -309,6 +316,7 @@ TEST_F(LoadFiles, AProcessThatIsMovedToAnotherGroupIsFoundThere) {
   put("proc/self/cgroup", "0::/b\n");
   put("sys/fs/cgroup/b/cpu.max", "3000 10000\n");
   time_ += 1;
+  put_stat({10}, 1);
   EXPECT_NEAR(meter.read().cpu, 0.3, 1e-9);
 }
 
@@ -321,6 +329,7 @@ TEST_F(LoadFiles, WhoeverTakesLessWinsOfQuotaAndOthers) {
   put_stat({10.4}, 1);
   EXPECT_NEAR(meter.read().cpu, 0.6, 1e-9);
   time_ += 1;
+  put_stat({10.4}, 1);
   EXPECT_NEAR(meter.read().cpu, 0.8, 1e-9);
 }
 
