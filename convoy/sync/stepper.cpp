@@ -521,9 +521,14 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
     int64_t samples = 0;
   };
   settle();
-  const int64_t most = (grains + team_.size() - 1) / team_.size();
-  const GrainRange mine{std::min(grains, team_.rank() * most),
-                        std::min(grains, (team_.rank() + 1) * most)};
+  // In proportion to the shares of a batch, which follow the workers' speeds.
+  std::vector<GrainRange> parts;
+  int64_t most = 0;
+  for (const GrainRange& range : division_->ranges) {
+    parts.push_back({grains * range.first / grains_, grains * range.last / grains_});
+    most = std::max(most, parts.back().size());
+  }
+  const GrainRange mine = parts[static_cast<size_t>(team_.rank())];
   std::vector<Evaluated> own(static_cast<size_t>(most));
   std::atomic<int64_t> next{mine.first};
   crew_.run([&](int lane) {
@@ -546,16 +551,19 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
       }
     }
   });
+  std::vector<Evaluated> all(static_cast<size_t>(grains));
+  const auto gathered = team_.gather(std::as_bytes(std::span(own)), "evaluating");
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    if (parts[rank].size() == 0) continue;
+    std::memcpy(&all[static_cast<size_t>(parts[rank].first)], gathered[rank].data(),
+                static_cast<size_t>(parts[rank].size()) * sizeof(Evaluated));
+  }
   EvalResult total;
   int64_t correct = 0;
-  for (const auto& bytes : team_.gather(std::as_bytes(std::span(own)), "evaluating")) {
-    std::vector<Evaluated> part(own.size());
-    std::memcpy(part.data(), bytes.data(), bytes.size());
-    for (const Evaluated& e : part) {
-      total.loss += e.result.loss;
-      correct += e.result.correct;
-      total.samples += e.samples;
-    }
+  for (const Evaluated& e : all) {  // in one order, whoever evaluated what
+    total.loss += e.result.loss;
+    correct += e.result.correct;
+    total.samples += e.samples;
   }
   if (total.samples > 0) {
     total.loss /= static_cast<double>(total.samples);

@@ -29,9 +29,8 @@ sync::ServerOptions server_options(const Prepared& p, const sync::Team& team) {
 
 }  // namespace
 
-bool is_asynchronous(const Prepared& prepared, const sync::Team& team) {
-  const std::string& mode = prepared.job.sync.mode;
-  return team.size() > 1 && mode != "bsp" && mode != "balanced";
+bool is_asynchronous(const job::Sync& sync, int workers) {
+  return workers > 1 && sync.mode != "bsp" && sync.mode != "balanced";
 }
 
 int64_t batch_of_worker(const job::Sync& sync, const plan::Plan& plan, int workers) {

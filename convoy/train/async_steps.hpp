@@ -17,7 +17,7 @@
 namespace convoy::train {
 
 /// True for the modes stale, asynchronous and backup of several workers.
-bool is_asynchronous(const Prepared& prepared, const sync::Team& team);
+bool is_asynchronous(const job::Sync& sync, int workers);
 
 /// What a worker computes by itself in these modes. Refuses a batch that cannot be parted so.
 int64_t batch_of_worker(const job::Sync& sync, const plan::Plan& plan, int workers);

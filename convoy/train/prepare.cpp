@@ -196,8 +196,15 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
         return own;
       });
   plan::StorePlan store;
-  const bool one_stream = job.sync.mode == "bsp" || job.sync.mode == "balanced";
-  if (source.packed.file != nullptr && team.size() > 1 && !one_stream) {
+  const bool served = is_asynchronous(job.sync, team.size());
+  if (served) {
+    // A gradient as a whole, and this worker's shard of weights and states.
+    const Bytes arena{4 * planned.program->arena().size()};
+    planned.plan.memory.gradients += arena;
+    planned.plan.memory.optimizer +=
+        Bytes{(1 + optimizer->state_arrays()) * arena.value / team.size()};
+  }
+  if (source.packed.file != nullptr && served) {
     store.reason = fmt::format(
         "samples are read from disk: in mode {} nobody knows ahead who needs them", job.sync.mode);
   } else if (source.packed.file != nullptr) {

@@ -43,7 +43,7 @@ Training::Training(Prepared& prepared, RunFolder* folder, const TrainOptions& op
       trace_(plan_.lanes),
       slow_(prepared, team, options.replay),
       stepper_(program_, *prepared.optimizer, stepping(stepper_options(prepared)),
-               is_asynchronous(prepared, team) ? sync::Team::alone() : team),
+               is_asynchronous(prepared.job.sync, team.size()) ? sync::Team::alone() : team),
       progress_(options.out, progress_mode(options.out, options.json)) {
   if (folder_ != nullptr) events_.emplace(folder_->events());
   const job::Train& t = p_.job.train;
@@ -60,6 +60,10 @@ Training::Training(Prepared& prepared, RunFolder* folder, const TrainOptions& op
 Summary Training::run() {
   restart_peak_memory();
   together(team_, "reading the checkpoint", [&] {
+    if (options_.trace && is_asynchronous(p_.job.sync, team_.size())) {
+      refuse("--trace shows steps that all workers make together; in mode {} there are none",
+             p_.job.sync.mode);
+    }
     // A run that ended before its first checkpoint starts again: the same training, bit for bit.
     if (folder_ != nullptr && options_.resume &&
         std::filesystem::exists(folder_->last_checkpoint())) {
@@ -84,7 +88,7 @@ Summary Training::run() {
   write_start();
   started_ = now();
   try {
-    if (is_asynchronous(p_, team_)) {
+    if (is_asynchronous(p_.job.sync, team_.size())) {
       loop_without_waiting();
     } else {
       loop();
@@ -103,7 +107,7 @@ Summary Training::run() {
 sync::StepperOptions Training::stepping(sync::StepperOptions options) {
   if (options_.trace) options.trace = &trace_;
   slow_.prepare(options);
-  if (is_asynchronous(p_, team_)) {
+  if (is_asynchronous(p_.job.sync, team_.size())) {
     options.batch = batch_of_worker(p_.job.sync, plan_, team_.size());
     options.shares.clear();
   }
@@ -196,12 +200,17 @@ void Training::loop() {
 
 void Training::loop_without_waiting() {
   const int64_t parts = p_.job.sync.mode == "backup" ? team_.size() : 1;
-  Feeding feeding(p_,
-                  {.batch = batch_of_worker(p_.job.sync, plan_, team_.size()),
-                   .ranges = std::vector<sync::GrainRange>(static_cast<size_t>(team_.size())),
-                   .moving = true,
-                   .first_step = at_.step * parts},
-                  team_, [&](const std::string& line) { progress_.message(line); });
+  std::optional<Feeding> made;
+  together(team_, "reading the samples", [&] {
+    made.emplace(
+        p_,
+        FeedingOptions{.batch = batch_of_worker(p_.job.sync, plan_, team_.size()),
+                       .ranges = std::vector<sync::GrainRange>(static_cast<size_t>(team_.size())),
+                       .moving = true,
+                       .first_step = at_.step * parts},
+        team_, [&](const std::string& line) { progress_.message(line); });
+  });
+  Feeding& feeding = *made;
   AsyncSteps steps(p_, team_, stepper_, feeding);
   const int64_t first_step = at_.step;
   const auto rate = [&](int64_t step) {
@@ -240,10 +249,12 @@ void Training::loop_without_waiting() {
 }
 
 void Training::move_shares(const sync::StepResult& result, Feeding& feeding) {
+  const Seconds begin = now();
   const std::vector<int64_t>& latest = balancing_->after_step(result);
   stepper_.set_shares(balancing_->next());
   feeding.announce(at_.step + feeding.lag(), team_.ranges(plan_.batch / plan_.grain, latest));
   balancing_->trace(trace_);
+  time_balancing_ += now() - begin;
   for (const std::string& line : balancing_->take_messages()) {
     write_event("balance", {{"step", at_.step}, {"what", line}});
     tell(line);

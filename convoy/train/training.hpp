@@ -106,6 +106,7 @@ class Training {
   Seconds elapsed_before_;
   Seconds training_time_;
   Seconds trained_before_;  // in segments that are over
+  Seconds time_balancing_;  // spent on deciding about shares
   Seconds last_event_;
   Seconds told_waited_;  // for data, at the last event
   Standing standing_;

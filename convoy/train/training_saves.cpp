@@ -80,8 +80,9 @@ void Training::at_boundaries(int64_t before) {
 }
 
 void Training::evaluate_now() {
-  const sync::EvalResult result = evaluate_together(stepper_, p_.source, plan_.grain,
-                                                    is_asynchronous(p_, team_) ? &team_ : nullptr);
+  const sync::EvalResult result =
+      evaluate_together(stepper_, p_.source, plan_.grain,
+                        is_asynchronous(p_.job.sync, team_.size()) ? &team_ : nullptr);
   if (!std::isfinite(result.loss)) stop_diverged("the test loss is");
   evaluated_step_ = at_.step;
   summary_.last = result;
@@ -169,6 +170,7 @@ void Training::finish() {
                       {"waited_for_data_part", summary_.waited_part},
                       {"bad_samples", summary_.bad},
                       {"peak_bytes", summary_.peak.value}};
+  if (balancing_) stop["balancing_seconds"] = time_balancing_.value;
   write_event("stop", stop);
   stop["event"] = "stop";
   progress_.json_line(stop.dump());
