@@ -12,20 +12,6 @@
 #include "convoy/base/load_meter.hpp"
 
 namespace convoy::sync {
-namespace {
-
-/// Every worker may have another number of lanes.
-std::vector<int64_t> gather_lanes(const Team& team, int lanes) {
-  const auto own = static_cast<int64_t>(lanes);
-  std::vector<int64_t> values;
-  for (const auto& bytes :
-       team.gather(std::as_bytes(std::span(&own, 1)), "exchanging the numbers of lanes")) {
-    std::memcpy(&values.emplace_back(), bytes.data(), sizeof(int64_t));
-  }
-  return values;
-}
-
-}  // namespace
 
 struct Stepper::LaneState {
   std::unique_ptr<engine::Lane> lane;
@@ -85,7 +71,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
       options_(options),
       team_(team),
       grains_(options.batch / program.grain()),
-      lane_counts_(gather_lanes(team, options.lanes)),
+      lane_counts_(team.gather_numbers(options.lanes, "exchanging the numbers of lanes")),
       preparations_(program.preparations()),
       crew_(options.lanes, options.cores) {
   check(options.batch % program.grain() == 0, "the grain divides the batch");

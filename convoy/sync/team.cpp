@@ -163,6 +163,14 @@ std::vector<std::string> Team::gather_text(const std::string& own, const std::st
   return all;
 }
 
+std::vector<int64_t> Team::gather_numbers(int64_t own, const std::string& what) const {
+  std::vector<int64_t> all;
+  for (const auto& bytes : gather(std::as_bytes(std::span(&own, 1)), what)) {
+    std::memcpy(&all.emplace_back(), bytes.data(), sizeof(int64_t));
+  }
+  return all;
+}
+
 void Team::meet(const std::string& what) const {
   const std::byte nothing{};
   gather(std::span(&nothing, 1), what);

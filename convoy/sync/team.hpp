@@ -67,6 +67,8 @@ class Team {
                                              const std::string& what) const {
     return gather(own, what, deadline_);
   }
+  /// Everybody's number, by rank; collective.
+  std::vector<int64_t> gather_numbers(int64_t own, const std::string& what) const;
   /// Everybody's text, by rank; collective. Waits with patience().
   std::vector<std::string> gather_text(const std::string& own, const std::string& what) const;
   /// The bytes of rank 0 for everybody; collective. The others' vector is resized.

@@ -1,7 +1,6 @@
 #include "convoy/train/balancing.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,15 +14,6 @@ namespace {
 
 std::vector<int> cores_of(const plan::Plan& plan) {
   return plan.cores.empty() ? usable_cores().cores : plan.cores;
-}
-
-/// Everybody's number, by rank; collective.
-std::vector<int64_t> gather(const sync::Team& team, int64_t own, const std::string& what) {
-  std::vector<int64_t> all;
-  for (const auto& bytes : team.gather(std::as_bytes(std::span(&own, 1)), what)) {
-    std::memcpy(&all.emplace_back(), bytes.data(), sizeof(int64_t));
-  }
-  return all;
 }
 
 sync::BalanceOptions::Solver solver_of(const std::string& name) {
@@ -64,13 +54,13 @@ Balancing::Balancing(const Prepared& prepared, const sync::Team& team, const syn
   largest_ = shares[static_cast<size_t>(team.rank())];
   for (int64_t share = 0; share <= grains_; ++share) memory_.push_back(memory_of(share));
   const plan::Plan& plan = p_.planned.plan;
-  most_ = gather(team, room_for(plan.limit - plan.allocated()), "planning shares");
+  most_ = team.gather_numbers(room_for(plan.limit - plan.allocated()), "planning shares");
   std::vector<sync::ShareBounds> bounds;
   for (const int64_t most : most_) bounds.push_back({.least = 0, .most = most});
   sync::BalanceOptions options;
   options.predictor = p_.job.sync.predictor;
   options.solver = solver_of(p_.job.sync.solver);
-  options.lanes = gather(team, plan.lanes, "planning shares");
+  options.lanes = team.gather_numbers(plan.lanes, "planning shares");
   balancer_.emplace(shares, std::move(bounds), options);
   coming_.push_back(std::move(shares));
 }

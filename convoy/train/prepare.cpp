@@ -151,14 +151,7 @@ void pack_together(const job::Data& data, const Preparing& options, const sync::
 Bytes samples_budget(const job::Data& data, const plan::Plan& plan, const sync::Team& team) {
   int64_t own = data.memory.value;
   if (own == 0) own = std::max<int64_t>(0, (plan.limit - plan.allocated()).value / 2);
-  const std::vector<std::vector<std::byte>> all =
-      team.gather(std::as_bytes(std::span(&own, 1)), "planning memory for samples");
-  for (const std::vector<std::byte>& other : all) {
-    int64_t theirs = 0;
-    std::memcpy(&theirs, other.data(), sizeof theirs);
-    own = std::min(own, theirs);
-  }
-  return {own};
+  return {std::ranges::min(team.gather_numbers(own, "planning memory for samples"))};
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "convoy/train/trainer.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include <fmt/format.h>
@@ -16,21 +15,6 @@
 #include "convoy/train/training.hpp"
 
 namespace convoy::train {
-namespace {
-
-/// Everybody's largest; collective.
-int64_t most_voted(const sync::Team& team, int64_t own) {
-  int64_t most = own;
-  for (const auto& bytes : team.gather(std::as_bytes(std::span(&own, 1)), "agreeing to go on")) {
-    int64_t vote = 0;
-    std::memcpy(&vote, bytes.data(), sizeof vote);
-    most = std::max(most, vote);
-  }
-  return most;
-}
-
-}  // namespace
-
 Training::Training(Prepared& prepared, RunFolder* folder, const TrainOptions& options,
                    const sync::Team& team)
     : p_(prepared),
@@ -239,7 +223,7 @@ void Training::loop_without_waiting() {
     training_time_ = trained_before_;
     if (end.last > position / plan_.batch && end.pushes == 0) stop_diverged("every loss is");
     stand_at(end.last);
-    vote_ = most_voted(team_, own_vote());
+    vote_ = std::ranges::max(team_.gather_numbers(own_vote(), "agreeing to go on"));
     tell_segment(end);
     at_boundaries(position);
     tell_bad();

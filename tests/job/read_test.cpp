@@ -168,8 +168,8 @@ TEST(ReadJob, ReportsAllProblemsTogether) {
             "job.yaml:4: train.batch: 'none' is not a whole number; accepted: auto, or whole "
             "numbers from 1 to 16777216\n"
             "job.yaml:5: train.momentum: 2 is too large; accepted: numbers from 0 to below 1\n"
-            "job.yaml:6: sync: '5' where a map belongs; accepted in sync: mode, reproducible, "
-            "allreduce, shares, deadline, bucket, overlap");
+            "job.yaml:6: sync: '5' where a map belongs; accepted in sync: mode, predictor, solver, "
+            "bound, backups, reproducible, allreduce, shares, deadline, bucket, overlap");
   std::string many = kSmall;
   for (int i = 0; i < 50; ++i) many += "zzzzzzz" + std::to_string(i) + ": 1\n";
   EXPECT_THAT(refusal(many), HasSubstr("job.yaml: and 30 more"));
