@@ -67,6 +67,7 @@ inline std::vector<float> exact_gradients(int64_t size, int64_t ticket, int work
 template <class T>
 std::vector<T> sum_of_all(const Team& team, const std::vector<T>& own) {
   std::vector<T> sum(own.size());
+  if (own.empty()) return sum;
   for (const auto& bytes : team.gather(std::as_bytes(std::span(own)), "adding up")) {
     std::vector<T> other(own.size());
     std::memcpy(other.data(), bytes.data(), bytes.size());
