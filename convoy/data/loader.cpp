@@ -178,7 +178,10 @@ struct TrainLoader::Crew {
     }
     std::vector<int64_t> bad;
     for (int64_t k = 0; k < options.grain; ++k) {
-      if (stopped.load(std::memory_order_relaxed)) return false;
+      if (stopped.load(std::memory_order_relaxed)) {
+        if (options.feed != nullptr) options.feed->release(place.step, place.grain);
+        return false;
+      }
       const StreamSample which = stream_at(first + k, set.size(), options.seed);
       const Stored stored = fed.empty() ? set.sample(which.sample) : fed[static_cast<size_t>(k)];
       slot.labels[static_cast<size_t>(k)] = stored.label;
