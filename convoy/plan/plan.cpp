@@ -289,8 +289,11 @@ class Planner {
       return fmt::format("grain {}: a larger one takes more memory and is no faster", plan.grain);
     }
     return fmt::format(
-        "grain {}: largest divisor of batch {} that keeps the lanes busy, at most {}", plan.grain,
-        plan.batch, kLargestAutoGrain);
+        "grain {}: largest divisor of batch {} that {}, at most {}", plan.grain, plan.batch,
+        busy_lanes(1) > sharers(job_.sync, options_.workers)
+            ? fmt::format("gives each lane {} grains, so that shares can move", kGrainsToMove)
+            : "keeps the lanes busy",
+        kLargestAutoGrain);
   }
 
   /// `shortage` says what did not fit; empty if the first choice did. With `given` algorithms none
