@@ -33,10 +33,14 @@ constexpr int64_t kSmallestLeanGrain = 8;
 /// Of each lane, where shares follow speeds: a grain more or less is then at most a quarter of a
 /// share.
 constexpr int kGrainsToMove = 4;
+/// A grain with fewer operations than this for each weight takes noticeably longer for its samples
+/// than a larger one, because the weights' gradients are summed once a grain (docs/balance.md). No
+/// grain is made smaller than that only to let shares move.
+constexpr double kFlopsPerWeight = 2000;
 
-/// `lanes`: of all workers.
-int64_t auto_grain(int64_t batch, int lanes) {
-  const int64_t most = std::clamp<int64_t>(batch / lanes, 1, kLargestAutoGrain);
+/// The largest divisor of the batch that is no larger than this, nor than any automatic grain.
+int64_t largest_grain(int64_t batch, int64_t most) {
+  most = std::clamp<int64_t>(most, 1, kLargestAutoGrain);
   for (const int64_t d : divisors(batch)) {
     if (d <= most) return d;
   }
@@ -104,8 +108,7 @@ class Planner {
     Layout first;
     first.threads = wanted_threads();
     first.lanes = static_cast<int>(std::min(wanted_lanes(), job_.train.batch));
-    first.grain =
-        grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, busy_lanes(first.lanes));
+    first.grain = grain_pinned ? job_.engine.grain : auto_grain(job_.train.batch, first.lanes);
     Plan wanted = attempt(first);
     if (!grain_pinned) wanted = leaner(std::move(wanted), first);
     if (fits(wanted)) return finish(std::move(wanted), "");
@@ -201,12 +204,26 @@ class Planner {
     return (plan.batch / plan.grain + workers - 1) / workers;
   }
 
-  /// Grains that a batch should have at least: one for each lane of each worker, and more where
-  /// shares follow speeds, which they can only by whole grains.
-  int busy_lanes(int lanes) const {
-    const int workers = sharers(job_.sync, options_.workers);
-    const bool moving = workers > 1 && job_.sync.mode == "balanced" && job_.sync.shares.empty();
-    return lanes * workers * (moving ? kGrainsToMove : 1);
+  /// One for each lane of each worker, and more where shares follow speeds, which they can only by
+  /// whole grains, unless that would make the grains slow.
+  int64_t auto_grain(int64_t batch, int lanes) const {
+    const int64_t all = static_cast<int64_t>(lanes) * sharers(job_.sync, options_.workers);
+    const int64_t coarse = largest_grain(batch, batch / all);
+    if (!shares_move()) return coarse;
+    const int64_t fine = largest_grain(batch, batch / (all * kGrainsToMove));
+    const double weights = std::max(1.0, static_cast<double>(graph_.parameter_count()));
+    int64_t grain = coarse;
+    for (const int64_t d : divisors(batch)) {
+      const bool dense =
+          static_cast<double>(d) * graph_.forward_flops().value >= kFlopsPerWeight * weights;
+      if (fine <= d && d < coarse && dense) grain = d;
+    }
+    return grain;
+  }
+
+  bool shares_move() const {
+    return sharers(job_.sync, options_.workers) > 1 && job_.sync.mode == "balanced" &&
+           job_.sync.shares.empty();
   }
 
   int wanted_threads() const {
@@ -285,13 +302,15 @@ class Planner {
       return fmt::format("grain {}: largest divisor of batch {} that fits into memory", plan.grain,
                          plan.batch);
     }
-    if (plan.grain < auto_grain(plan.batch, busy_lanes(plan.lanes))) {
+    if (plan.grain < auto_grain(plan.batch, plan.lanes)) {
       return fmt::format("grain {}: a larger one takes more memory and is no faster", plan.grain);
     }
     return fmt::format(
         "grain {}: largest divisor of batch {} that {}, at most {}", plan.grain, plan.batch,
-        busy_lanes(1) > sharers(job_.sync, options_.workers)
-            ? fmt::format("gives each lane {} grains, so that shares can move", kGrainsToMove)
+        shares_move()
+            ? fmt::format("gives each lane {} grains, so that shares can move, or as many "
+                          "as are not slow",
+                          kGrainsToMove)
             : "keeps the lanes busy",
         kLargestAutoGrain);
   }

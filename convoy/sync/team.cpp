@@ -190,16 +190,23 @@ void await(const std::function<bool()>& holds, Seconds deadline,
            const std::function<std::string()>& what) {
   constexpr int kEager = 1000;
   constexpr int kYielding = 2000;
+  // The longer it has waited, the less a moment more matters, and the more its looks take from
+  // those it waits for, if they share its cores.
+  constexpr double kPart = 1.0 / 64;
+  constexpr double kShortest = 30e-6;
+  constexpr double kLongest = 1e-3;
   const Seconds begin = now();
   for (int polls = 0; !holds(); ++polls) {
     if (polls < kEager) continue;
-    if (now() - begin > deadline) {
+    const Seconds waited = now() - begin;
+    if (waited > deadline) {
       throw comm::TimeoutError(fmt::format("waited {} for {}", to_string(deadline), what()));
     }
     if (polls < kYielding) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(30));
+      std::this_thread::sleep_for(std::chrono::duration<double>(
+          std::clamp(kPart * waited.value, kShortest, kLongest)));
     }
   }
 }
