@@ -27,9 +27,10 @@ class Sgd : public Optimizer {
               std::span<float* const> states) const override {
     const double decay = segment.decay ? options_.weight_decay : 0;
     const double ratio = local_ratio(context, segment, segment_index, decay);
+    const double momentum = std::isnan(context.momentum) ? options_.momentum : context.momentum;
     const SgdRates rates{static_cast<float>(context.learning_rate),
                          static_cast<float>(ratio * context.gradient_scale),
-                         static_cast<float>(ratio * decay), static_cast<float>(options_.momentum)};
+                         static_cast<float>(ratio * decay), static_cast<float>(momentum)};
     if (options_.momentum == 0) {
       loops_.plain(rates, end - begin, weights + begin, gradient);
     } else {

@@ -4,6 +4,7 @@
 // (clipping, LARS) comes in through StepContext.
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,6 +27,8 @@ struct StepContext {
   int64_t step = 0;  ///< counted from 0
   double learning_rate = 0;
   double gradient_scale = 1;  ///< clipping: every gradient is multiplied by this
+  /// sgd, lars with momentum: instead of the job's; NaN: the job's.
+  double momentum = std::numeric_limits<double>::quiet_NaN();
   /// lars: squared norms of weights and of gradients, by segment; else empty.
   std::span<const double> weight_norm2;
   std::span<const double> gradient_norm2;
