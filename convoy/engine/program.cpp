@@ -70,6 +70,13 @@ struct Program::Compiled {
   Builder builder;
   MemoryPlan memory;
   int64_t largest_layer = 0;
+  std::optional<Tail> tail;
+  // Of it: the first node, its input as the forward pass has it, and where its gradient goes.
+  size_t tail_node = 0;
+  BufferId tail_input = kNone;
+  BufferId tail_gradient = kNone;
+
+  bool in_tail(model::LayerId id) const { return id >= tail->layers.front().layer; }
 
   Compiled(const model::Graph& g, const CompileOptions& o)
       : graph(g), options(o), builder(graph, options) {}
@@ -86,6 +93,8 @@ class CompiledLane final : public Lane {
     for (const Instruction& i : program.builder.instructions) bound_.push_back(i.bind(lane));
     output_ =
         lane.floats(program.builder.values[static_cast<size_t>(program.graph.output())].buffer);
+    input_ = lane.floats(program.tail_input);
+    gradient_ = lane.floats(program.tail_gradient);
   }
 
   GrainResult run(const GrainRun& grain) override {
@@ -93,11 +102,21 @@ class CompiledLane final : public Lane {
     state.grain = &grain;
     const auto& instructions = program_.builder.instructions;
     bool forward = true;
+    bool handed_over = false;
     for (size_t i = 0; i < instructions.size(); ++i) {
       if (instructions[i].training_only && !grain.training) break;
       if (forward && instructions[i].training_only) {
         forward = false;
         if (grain.on_loss) grain.on_loss(state.result);
+      }
+      if (grain.handover && program_.in_tail(instructions[i].info.layer)) {
+        if (!handed_over) hand_over(grain, state.result);
+        handed_over = true;
+        if (instructions[i].info.layer == program_.tail->layers.front().layer &&
+            instructions[i].info.phase == Phase::backward_data) {
+          std::ranges::copy(handed_.floats(), gradient_);
+        }
+        continue;
       }
       if (instructions[i].needs_end > instructions[i].needs_begin && grain.before_layer) {
         grain.before_layer(instructions[i].needs_begin, instructions[i].needs_end);
@@ -128,10 +147,22 @@ class CompiledLane final : public Lane {
   }
 
  private:
+  /// Its gradient waits outside the lane's memory, parts of which serve others until it is needed.
+  void hand_over(const GrainRun& grain, GrainResult& result) {
+    if (grain.training && handed_.empty()) {
+      handed_ =
+          AlignedBuffer::of_floats(program_.options.grain * program_.tail->layers.front().inputs);
+    }
+    grain.handover(input_, result, grain.training ? handed_.floats().data() : nullptr);
+  }
+
   const Program::Compiled& program_;
   AlignedBuffer memory_;
   std::vector<Bound> bound_;
   const float* output_ = nullptr;
+  const float* input_ = nullptr;  // of the tail
+  float* gradient_ = nullptr;
+  AlignedBuffer handed_;
   std::vector<double> profile_;
 };
 
@@ -155,6 +186,71 @@ const char* to_string(Phase phase) {
   return "";
 }
 
+namespace {
+
+template <class Kind>
+const Kind* as(const model::Graph& graph, model::LayerId id) {
+  return std::get_if<Kind>(&graph.layer(id).kind);
+}
+
+/// The longest run of nodes at the end that is a chain of linear layers, dropout and a softmax.
+/// After the arena's tensors are declared.
+void find_tail(Program::Compiled& c, const std::vector<Node>& nodes) {
+  const model::Graph& graph = c.graph;
+  const auto* loss = as<model::SoftmaxCrossEntropy>(graph, nodes.back().head);
+  if (loss == nullptr) return;
+  const std::vector<int> users = graph.users();
+  size_t first = nodes.size() - 1;
+  std::optional<size_t> linear;  // the first one so far
+  while (first > 0) {
+    const Node& node = nodes[first - 1];
+    const bool reads = graph.layer(nodes[first].head).inputs == std::vector{node.result} &&
+                       users[static_cast<size_t>(node.result)] == 1;
+    const bool is_linear = as<model::Linear>(graph, node.head) != nullptr;
+    if (!reads || (!is_linear && as<model::Dropout>(graph, node.head) == nullptr)) break;
+    --first;
+    if (is_linear) linear = first;
+  }
+  if (!linear) return;
+  const model::LayerId from = graph.layer(nodes[*linear].head).inputs[0];
+  if (from == 0 || users[static_cast<size_t>(from)] != 1) return;
+  Tail tail;
+  for (size_t i = *linear; i + 1 < nodes.size(); ++i) {
+    const Node& node = nodes[i];
+    if (const auto* dropout = as<model::Dropout>(graph, node.head)) {
+      Tail::Linear& last = tail.layers.back();
+      // What it left out is known from its output only behind a ReLU.
+      if (!last.relu || last.dropout > 0) return;
+      last.dropout = dropout->rate;
+      last.dropout_layer = node.head;
+      continue;
+    }
+    const Tensor* weight = c.builder.tensor(node.head, model::Role::weight);
+    if (!weight->source_blocked) return;
+    Tail::Linear layer;
+    layer.layer = node.head;
+    layer.outputs = round_up(graph.layer(node.head).out.channels, kBlock);
+    layer.inputs = weight->stored / layer.outputs;
+    layer.weight = weight->offset;
+    if (const Tensor* bias = c.builder.tensor(node.head, model::Role::bias)) {
+      layer.bias = bias->offset;
+    }
+    layer.relu = node.relu;
+    tail.layers.push_back(layer);
+    tail.floats = std::max(tail.floats, c.builder.span(node.head).second);
+  }
+  for (size_t i = 0; i + 1 < tail.layers.size(); ++i) {
+    if (!tail.layers[i].relu) return;
+  }
+  if (tail.layers.back().relu) return;
+  tail.classes = graph.classes();
+  tail.smoothing = loss->smoothing;
+  c.tail = std::move(tail);
+  c.tail_node = *linear;
+}
+
+}  // namespace
+
 Program::Program(const model::Graph& graph, const CompileOptions& options)
     : compiled_(std::make_unique<Compiled>(graph, options)) {
   compiled_->graph.check_complete();
@@ -166,15 +262,24 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   const std::vector<Node> nodes = plan_nodes(compiled_->graph);
   declare_tensors(b, nodes);
 
+  find_tail(*compiled_, nodes);
   std::vector<Backward> backward;
-  for (const Node& node : nodes) {
-    naming_layer(b, node, [&] { backward.push_back(emit_node(b, node)); });
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (compiled_->tail && i == compiled_->tail_node) {
+      compiled_->tail_input = b.blocked(graph.layer(nodes[i].head).inputs[0]);
+    }
+    naming_layer(b, nodes[i], [&] { backward.push_back(emit_node(b, nodes[i])); });
   }
   b.mark_needs();
   // The output is read after the run (Lane::output), so in evaluation it must outlive the loss.
   const BufferId output = b.value(graph.output()).buffer;
   b.start_backward();
-  for (size_t i = nodes.size(); i-- > 0;) naming_layer(b, nodes[i], backward[i]);
+  for (size_t i = nodes.size(); i-- > 0;) {
+    naming_layer(b, nodes[i], backward[i]);
+    if (compiled_->tail && i == compiled_->tail_node) {
+      compiled_->tail_gradient = b.value(graph.layer(nodes[i].head).inputs[0]).gradient;
+    }
+  }
   if (output != kNone) {
     b.lifetimes[static_cast<size_t>(output)].last = static_cast<int>(b.instructions.size());
   }
@@ -208,6 +313,9 @@ int64_t Program::prepared_size() const {
 }
 int64_t Program::largest_layer() const {
   return compiled_->largest_layer;
+}
+const std::optional<Tail>& Program::tail() const {
+  return compiled_->tail;
 }
 
 std::unique_ptr<Lane> Program::make_lane(const Weights& weights) const {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -53,6 +54,26 @@ struct GrainResult {
   int64_t correct = 0;
 };
 
+/// The linear layers at the end of a network, and its loss, if that is how it ends: a chain that
+/// something else than a lane can compute for the samples of several (GrainRun::handover). All rows
+/// are as lanes store them: row-major, their lengths multiples of 8, padding zero.
+struct Tail {
+  struct Linear {
+    model::LayerId layer = 0;
+    int64_t inputs = 0;   ///< stored floats of a row
+    int64_t outputs = 0;  ///< padded
+    int64_t weight = 0;   ///< arena offset of [outputs][inputs]
+    int64_t bias = -1;    ///< arena offset of [outputs]; −1: none
+    bool relu = false;
+    float dropout = 0;  ///< rate, after the ReLU
+    model::LayerId dropout_layer = 0;
+  };
+  std::vector<Linear> layers;
+  int64_t classes = 0;
+  float smoothing = 0;
+  int64_t floats = 0;  ///< the first ones of the arena are the tail's
+};
+
 /// Everything outside a lane that one grain's run depends on.
 struct GrainRun {
   const float* input = nullptr;     ///< grain × input, NCHW
@@ -74,6 +95,10 @@ struct GrainRun {
   std::function<void(int64_t begin, int64_t end)> before_layer;
   /// Called between the forward and the backward pass.
   std::function<void(const GrainResult& result)> on_loss;
+  /// Computes the tail (Program::tail) instead of the lane, between the forward and the backward
+  /// pass of what comes before it: takes the grain's rows of the tail's input, gives its loss and,
+  /// in training (else null), the gradient of these rows. on_layer is not called for the tail.
+  std::function<void(const float* rows, GrainResult& result, float* gradient)> handover;
   /// Called after each instruction, with when it began and ended; slows the run down a little.
   std::function<void(size_t instruction, Seconds begin, Seconds end)> on_instruction;
 };
@@ -118,6 +143,10 @@ class Program {
   int64_t prepared_size() const;
   /// Largest span of one layer's gradients, in floats (for GrainRun::layer_by_layer).
   int64_t largest_layer() const;
+
+  /// None: the network does not end in a chain of linear layers (each but the last with a ReLU, and
+  /// dropout after it at most) and a softmax, or begins with it.
+  const std::optional<Tail>& tail() const;
 
   std::unique_ptr<Lane> make_lane(const Weights& weights) const;
 

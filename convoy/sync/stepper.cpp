@@ -85,7 +85,14 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
   node_ = std::make_unique<NodeState>(carver, program, optimizer, slots, team.size(), team.locals(),
                                       grains_);
   division_ = divided(options.shares);
-  const UpdateOptions update{grains_, options.decay_all, options.clip_norm, options.measure_noise};
+  UpdateOptions update{grains_, options.decay_all, options.clip_norm, options.measure_noise};
+  if (options.make_tail) {
+    check(program.tail().has_value(), "the network ends in linear layers");
+    check(options.clip_norm == 0 && !optimizer.needs_norms() && !options.measure_noise,
+          "nobody knows the norm of a gradient that is computed in several places");
+    update.first = program.tail()->floats;
+    tail_ = options.make_tail(node_->model);
+  }
   updater_ = std::make_unique<Updater>(program, optimizer, update, node_->model);
   total_ = std::make_unique<TreeTotal>(division_->held, grains_);
 
@@ -104,7 +111,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
     state->workspace = AlignedBuffer::of_floats(TreeTotal::workspace_size(grains_, kChunk));
     lane_states_[static_cast<size_t>(lane)] = std::move(state);
   });
-  if (team.nodes() > 1) {
+  if (team.nodes() > 1 || options.exchange.remote != nullptr) {
     exchange_ = std::make_unique<Exchange>(team, *updater_, *node_, grains_, options.exchange,
                                            options.trace);
   }
@@ -147,8 +154,26 @@ void Stepper::load(const std::function<void()>& fill) {
   weights_changed();
 }
 
+/// Of all workers, the grains of their lanes.
+void Stepper::begin_tail(int64_t step, double learning_rate) {
+  std::vector<std::vector<GrainRange>> lanes(static_cast<size_t>(team_.size()));
+  for (size_t r = 0; r < lanes.size(); ++r) {
+    for (int64_t lane = 0; lane < lane_counts_[r]; ++lane) {
+      lanes[r].push_back(part_of(division_->ranges[r], lane, lane_counts_[r]));
+    }
+  }
+  tail_->begin(step, learning_rate, std::move(lanes));
+}
+
+void Stepper::collect_tail(bool states) {
+  if (!tail_) return;
+  tail_->collect(states);
+  team_.meet("collecting the classifier");
+}
+
 void Stepper::collect() {
   settle();
+  collect_tail(true);
   if (exchange_) exchange_->share_states();
   if (team_.size() > 1) team_.meet("collecting the model");
 }
@@ -225,6 +250,16 @@ void Stepper::each_of_strip(int lane, const Work& work) {
 }
 
 void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
+  try {
+    run_each_grain(lane, step, source);
+  } catch (...) {
+    // Other lanes would wait for this one's rows.
+    if (tail_) tail_->give_up(std::current_exception());
+    throw;
+  }
+}
+
+void Stepper::run_each_grain(int lane, int64_t step, GrainSource& source) {
   LaneState& state = *lane_states_[static_cast<size_t>(lane)];
   const GrainRange range = division_->of_lane(team_, lane);
   state.sum->restart(range);
@@ -266,6 +301,13 @@ void Stepper::run_grains(int lane, int64_t step, GrainSource& source) {
           options_.trace->add(lane, Trace::Kind::wait, "weights", before, after);
         }
         prepare_layer(begin);
+        aside += now() - before;
+      };
+    }
+    if (tail_) {
+      run.handover = [&](const float* rows, engine::GrainResult& result, float* gradient) {
+        const Seconds before = now();
+        tail_->handover(rows, run.labels, g, result, gradient);
         aside += now() - before;
       };
     }
@@ -377,10 +419,15 @@ StepResult Stepper::step(int64_t step, double learning_rate, GrainSource& source
   const auto update = [this](size_t i, const float* sum, const optim::StepContext& context) {
     updater_->update(i, sum, context);
   };
+  if (tail_) begin_tail(step, learning_rate);
   const StepResult result = exchange_ ? step_between_hosts(step, learning_rate, source)
                                       : step_on_host(step, learning_rate, source, update);
+  if (tail_ && result.finite) {
+    tail_->update(updater_->context(step, learning_rate));
+    if (tail_->meets_after_update()) meet();
+  }
   ++steps_;
-  if (result.finite) ++versions_;
+  if (result.finite || options_.exchange.remote != nullptr) ++versions_;
   return result;
 }
 
@@ -400,6 +447,7 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
   const Seconds begin = now();
   exchange_->begin(step, learning_rate, division_);
   crew_.run([&](int lane) { run_grains(lane, step, source); });
+  if (tail_) tail_->finish();
   result.computing = now() - begin;
   for (const auto& state : lane_states_) result.waiting += state->waited;
   result.waiting.value /= lanes();
@@ -415,7 +463,7 @@ StepResult Stepper::step_between_hosts(int64_t step, double learning_rate, Grain
   }
   Seconds longest;
   for (const Report& r : node_->reports[steps_ % 2]) longest = std::max(longest, r.last_step);
-  exchange_->end(result.finite, longest);
+  exchange_->end(result.finite || options_.exchange.remote != nullptr, longest);
   if (!options_.exchange.overlap) {
     const Seconds before = now();
     exchange_->settle();
@@ -448,6 +496,7 @@ StepResult Stepper::step_on_host(int64_t step, double learning_rate, GrainSource
   const auto together = [&] {
     ++stage;
     if (stage == 1) {
+      if (tail_) tail_->finish();
       result.computing = now() - begin;
       if (options_.balances()) {
         node_->speeds[steps_ % 2][static_cast<size_t>(team_.rank())] = own_report(step);
@@ -507,6 +556,7 @@ EvalResult Stepper::evaluate(int64_t grains, const Fill& fill, const Output& out
     int64_t samples = 0;
   };
   settle();
+  collect_tail(false);
   // In proportion to the shares of a batch, which follow the workers' speeds.
   std::vector<GrainRange> parts;
   int64_t most = 0;

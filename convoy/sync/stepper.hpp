@@ -22,6 +22,7 @@
 #include "convoy/sync/gradient_tree.hpp"
 #include "convoy/sync/node_state.hpp"
 #include "convoy/sync/reports.hpp"
+#include "convoy/sync/tail_part.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/sync/updater.hpp"
 
@@ -58,6 +59,9 @@ struct StepperOptions {
   /// CPU and of the time. With several emulated workers on a core these differ.
   std::function<void(int lane, int64_t step, Seconds cpu, Seconds took)> hold_back;
   ExchangeOptions exchange;
+  /// Makes what computes the linear layers at the end of the network instead of the lanes, from the
+  /// arenas of the host; empty: they are like any others.
+  std::function<std::unique_ptr<TailPart>(const ModelArrays& arrays)> make_tail;
   Trace* trace = nullptr;  ///< gets what lanes and the exchange do
 
   bool balances() const { return !most_shares.empty(); }
@@ -99,11 +103,16 @@ class Stepper {
   std::span<const float> weights() const { return node_->model.weights; }
   const std::vector<std::span<float>>& states() { return node_->model.states; }
   void weights_changed();
+  /// Waits until nothing is under way any more and all weights are here.
+  void settle();
   /// Collective: worker 0 calls `fill`, which writes weights and states, and all have them.
   void load(const std::function<void()>& fill);
   /// Collective: after it, worker 0 sees all weights and states, and may read them until its next
   /// step.
   void collect();
+
+  /// Collective over all whose steppers share a tail (StepperOptions::make_tail): the same for it.
+  void collect_tail(bool states = true);
 
   /// Step number `step` (it keys the random streams) with this learning rate. Collective. The
   /// result is the same for all workers, but for the times. Weights may still be on their way when
@@ -153,12 +162,13 @@ class Stepper {
   std::vector<int64_t> lane_slots() const;
   std::shared_ptr<const Division> divided(std::span<const int64_t> shares) const;
   void run_grains(int lane, int64_t step, GrainSource& source);
+  void run_each_grain(int lane, int64_t step, GrainSource& source);
+  void begin_tail(int64_t step, double learning_rate);
   WorkerReport own_report(int64_t step) const;
   void trace_waits(Seconds end);
   void trace_instructions(int lane, engine::GrainRun& run);
   void prepare_layer(int64_t begin);
   void prepare(size_t index);
-  void settle();
   void meet();
   void add_up(StepResult& result) const;
   double parameter_norm2(const float* gradient, int64_t begin, int64_t end) const;
@@ -194,6 +204,7 @@ class Stepper {
   engine::Crew crew_;
   std::vector<std::unique_ptr<LaneState>> lane_states_;
   std::unique_ptr<Exchange> exchange_;
+  std::unique_ptr<TailPart> tail_;
 };
 
 }  // namespace convoy::sync

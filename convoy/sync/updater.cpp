@@ -14,6 +14,7 @@ Updater::Updater(const engine::Program& program, const optim::Optimizer& optimiz
       arrays_(arrays),
       measures_(optimizer.needs_norms() || options.clip_norm > 0 || options.measure),
       chunks_(cut_into_chunks(program.arena())) {
+  std::erase_if(chunks_, [&](const Chunk& chunk) { return chunk.begin < options.first; });
   for (const std::span<float> state : arrays.states) states_.push_back(state.data());
   for (const engine::Tensor& tensor : program.arena().tensors()) {
     const bool weight = tensor.role == model::Role::weight;

@@ -25,6 +25,7 @@ struct UpdateOptions {
   bool decay_all = true;  ///< weight decay on biases and batch norm, too
   double clip_norm = 0;   ///< 0: off
   bool measure = false;  ///< norms are wanted even if neither clipping nor the optimizer needs them
+  int64_t first = 0;     ///< floats before it are somebody else's
 };
 
 class Updater {

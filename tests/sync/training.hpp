@@ -146,7 +146,6 @@ class Training {
     return all;
   }
 
- private:
   /// Workers as threads take turns: oneDNN sets itself up at its first use, by whomever.
   static std::unique_ptr<engine::Program> compile(const Graph& graph, engine::Algorithm algorithm) {
     static std::mutex mutex;
@@ -161,7 +160,6 @@ class Training {
     return options;
   }
 
- public:
   static StepperOptions stepper_options(int lanes, double clip) {
     StepperOptions options;
     options.batch = kBatch;

@@ -11,6 +11,8 @@
 #include <gtest/gtest.h>
 
 #include "convoy/comm/thread_world.hpp"
+#include "convoy/sync/merged_tail.hpp"
+#include "convoy/sync/split_tail.hpp"
 
 #include "tests/sync/training.hpp"
 
@@ -151,6 +153,95 @@ TEST(WorkersAndLanes, ComeCloseByEveryOtherWayToSum) {
       const Outcome several = together(small_resnet(), setting, "sgd", 1.0, algorithm, kFew);
       EXPECT_LT(difference(one.state, several.state), 1e-4)
           << comm::to_string(algorithm) << testing::PrintToString(setting.hosts);
+    }
+  }
+}
+
+/// Convolutions and two linear layers: what is split, and what is not.
+Graph with_classifier() {
+  Graph g({3, 8, 8}, "with-classifier");
+  LayerId x = g.relu(g.batch_norm(
+      g.conv(g.input(), model::Conv{.out = 8, .kernel = {3, 3}, .pad = {1, 1}, .bias = false})));
+  x = g.max_pool(x, 2, 2);
+  x = g.add(model::Flatten{}, {x});
+  x = g.add(model::Dropout{.rate = 0.3F}, {g.relu(g.linear(x, 40))});
+  g.softmax_cross_entropy(g.linear(x, 10));
+  return g;
+}
+
+TEST(WorkersAndLanes, ComeCloseWithASplitClassifier) {
+  constexpr int64_t kFew = 4;
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    const Outcome one = alone(with_classifier(), optimizer, 0, kFew);
+    for (const Setting& setting : settings()) {
+      const auto workers = static_cast<int>(setting.hosts.size());
+      for (int copies = 1; copies <= workers; ++copies) {
+        if (workers % copies != 0) continue;
+        SCOPED_TRACE(testing::Message()
+                     << testing::PrintToString(setting.hosts) << " in " << copies);
+        comm::run_as_threads(
+            workers,
+            [&](comm::Communicator& world) {
+              StepperOptions options = options_of(setting, 0);
+              const SplitTailOptions tail{copies, kBatch, options.seed, options.decay_all,
+                                          kDeadline};
+              const auto rule = optim::make_optimizer(sync::options_of(optimizer));
+              const auto program = Training::compile(with_classifier(), engine::Algorithm::direct);
+              options.make_tail = [&](const ModelArrays& arrays) {
+                return std::make_unique<SplitTail>(world, *program, *rule, tail, arrays.weights,
+                                                   arrays.states);
+              };
+              Training training(with_classifier(), options, Team(world, kDeadline), optimizer);
+              const Outcome outcome = steps(training, kFew);
+              for (size_t i = 0; i < one.losses.size(); ++i) {
+                EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-4 * one.losses[i]);
+              }
+              if (world.rank() == 0) {
+                EXPECT_LT(difference(one.state, outcome.state), 1e-4);
+              }
+            },
+            setting.hosts);
+      }
+    }
+  }
+}
+
+TEST(WorkersAndLanes, ComeCloseWithAMergedClassifier) {
+  constexpr int64_t kFew = 4;
+  for (const std::string optimizer : {"sgd", "adam"}) {
+    const Outcome one = alone(with_classifier(), optimizer, 0, kFew);
+    for (const Setting& setting : settings()) {
+      const auto workers = static_cast<int>(setting.hosts.size());
+      comm::run_as_threads(
+          workers,
+          [&](comm::Communicator& world) {
+            StepperOptions options = options_of(setting, 0);
+            const Team team(world, kDeadline);
+            MergedTailOptions tail;
+            tail.rank = workers - 1;
+            tail.groups.resize(1);
+            for (int r = 0; r < workers; ++r) tail.groups[0].push_back(r);
+            tail.tail = {1, kBatch, options.seed, options.decay_all, kDeadline};
+            const auto rule = optim::make_optimizer(sync::options_of(optimizer));
+            const auto program = Training::compile(with_classifier(), engine::Algorithm::direct);
+            MergedTail* merged = nullptr;
+            options.make_tail = [&](const ModelArrays& arrays) {
+              auto made = std::make_unique<MergedTail>(
+                  team, 0, *program, *rule, tail, arrays.weights, arrays.states, team.local() == 0);
+              merged = made.get();
+              return made;
+            };
+            Training training(with_classifier(), options, Team(world, kDeadline), optimizer);
+            merged->load();
+            const Outcome outcome = steps(training, kFew);
+            for (size_t i = 0; i < one.losses.size(); ++i) {
+              EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-4 * one.losses[i]);
+            }
+            if (world.rank() == 0) {
+              EXPECT_LT(difference(one.state, outcome.state), 1e-4);
+            }
+          },
+          setting.hosts);
     }
   }
 }
