@@ -20,6 +20,37 @@ def minicluster_hosts():
     return count
 
 
+class Runs:
+    """Trainings of one job file, each in a folder of its own."""
+
+    def __init__(self, convoy, job, folder):
+        self.convoy = convoy
+        self.folder = folder
+        self.job = os.path.join(folder, "job.yaml")
+        self.count = 0
+        with open(self.job, "w") as out:
+            out.write(job)
+
+    def start(self, settings, words=(), before=()):
+        """Begins to train; finish() waits for it."""
+        self.count += 1
+        run = os.path.join(self.folder, f"run{self.count}")
+        command = [*before, self.convoy, "train", self.job, "--run", run, *words]
+        for setting in settings:
+            command += ["--set", setting]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return process, run
+
+    def finish(self, started):
+        """The events of the run."""
+        process, run = started
+        said = process.communicate()[0]
+        if process.returncode != 0:
+            raise SystemExit(f"{' '.join(process.args)}\n{said[-2000:]}")
+        with open(os.path.join(run, "events.jsonl")) as events:
+            return [json.loads(line) for line in events]
+
+
 def train(words, settings, convoy=CONVOY, hosts=0):
     """`convoy train WORDS --set SETTING …`, on `hosts` of the mini-cluster if that is not 0; returns
     its images per second."""

@@ -13,6 +13,11 @@ CommThread::CommThread(Seconds deadline, Seconds pause)
     : deadline_(deadline), pause_(pause.value), thread_([this] { run(); }) {}
 
 CommThread::~CommThread() {
+  stop();
+}
+
+void CommThread::stop() {
+  if (!thread_.joinable()) return;
   stop_ = true;
   wake_.fetch_add(1);
   wake_.notify_one();

@@ -22,7 +22,7 @@ class CommThread {
   /// looks at what is under way it sleeps for `pause`: every look takes some 25 µs from a lane on
   /// the same core, so that 0.3 ms cost it 5 to 10 %. With a core to spare it may be shorter.
   explicit CommThread(Seconds deadline, Seconds pause = Seconds{300e-6});
-  /// Gives up what is under way.
+  /// Gives up what is under way, as stop() does.
   ~CommThread();
   CommThread(const CommThread&) = delete;
   CommThread& operator=(const CommThread&) = delete;
@@ -33,6 +33,10 @@ class CommThread {
 
   /// From any thread, tasks included: another pause from now on.
   void set_pause(Seconds pause) { pause_.store(pause.value, std::memory_order_relaxed); }
+
+  /// Gives up what is under way, and takes no more; returns when nothing touches anybody's memory
+  /// any more. Not for tasks.
+  void stop();
 
   /// Throws what a task threw, if one did; the thread is of no use any more then.
   void rethrow() const;

@@ -66,8 +66,7 @@ class TrainLoader {
 
   /// From `step` on, until told otherwise, these grains of each batch are wanted here; none if it
   /// is empty. To be called between steps, by one thread: no lane has got a grain of `step` or a
-  /// later one. With a feed whose steps are announced it is called for every step once, in order;
-  /// else for a step not before that of the last call.
+  /// later one. With a feed whose steps are announced it is called for every step once, in order.
   void set_grains(int64_t step, GrainRange grains);
 
   /// Grain number `grain` (one of those wanted) of step `step`. Waits if it is not ready; rethrows

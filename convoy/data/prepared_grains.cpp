@@ -50,7 +50,7 @@ PreparedGrains::Step PreparedGrains::make_step(GrainRange range) const {
 
 void PreparedGrains::set_range(int64_t step, GrainRange range) {
   check(range.is_within(options_.grains), "wanted grains are grains of the batch");
-  check(options_.announced ? step == named_ + 1 : step >= named_,
+  check(!options_.announced || step == named_ + 1,
         "the grains of steps are said in the order of the steps");
   check(step >= oldest_, "which grains are wanted changes for steps that no lane has begun");
   while (end() < step) steps_.push_back(make_step(range_));

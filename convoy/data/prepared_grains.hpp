@@ -55,7 +55,7 @@ class PreparedGrains {
   explicit PreparedGrains(const Options& options);
 
   /// From `step` on these grains are wanted. Of those that were prepared, the ones that are wanted
-  /// still stay. `announced`: of one step after another; else of a step not before the last.
+  /// still stay. `announced`: of one step after another.
   void set_range(int64_t step, GrainRange range);
 
   /// The earliest grain that nobody has filled, if there is one and room for it.

@@ -49,6 +49,9 @@ std::vector<Section> make_sections() {
                "what it chose. Whatever is set here it never touches."},
       {.key = "sync", .help = "How the gradients of several workers become one update.",
        .more = "With one worker all modes are the same."},
+      {.key = "cluster", .help = "Groups of workers that do not wait for each other.",
+       .more = "With one worker there is one group."},
+      {.key = "parallel", .help = "Layers that are split over workers."},
   };
 }
 
@@ -347,6 +350,37 @@ std::vector<Field> machine() {
       {.key = "sync.overlap", .place = at<&Job::sync, &Sync::overlap>,
        .help = "Exchange gradients between hosts while the backward pass goes on.",
        .more = "`false` is for comparing: everything is then exchanged between the passes."},
+
+      {.key = "cluster.groups", .place = at<&Job::cluster, &Cluster::groups>,
+       .help = "How many groups of workers train without waiting for each other.",
+       .more = "Each trains on batches of its own, of train.batch samples, and updates the model, which "
+               "servers own. 1: all step together; as many as workers: nobody waits for anybody "
+               "(docs/groups.md). auto: 1.",
+       .unit = "groups", .range = from(0), .zero = "auto"},
+      {.key = "cluster.servers", .place = at<&Job::cluster, &Cluster::servers>,
+       .help = "How many servers own the model where there are groups.",
+       .more = "auto: as many as hosts. With one group, any number but auto has it train against servers, which "
+               "gives the same weights and is for comparing.",
+       .unit = "servers", .range = from(0), .zero = "auto"},
+      {.key = "cluster.own_servers", .place = at<&Job::cluster, &Cluster::own_servers>,
+       .help = "Servers are processes of their own, the last ones, instead of threads beside workers."},
+      {.key = "cluster.momentum", .place = at<&Job::cluster, &Cluster::momentum>,
+       .help = "What the servers of groups, which bring momentum of their own, apply of it: total, measured or a number.",
+       .more = "total: train.momentum is both together, so that they apply 1 - 1/groups less, even less than "
+               "0. measured: likewise, but the momentum in force is measured, and what they apply corrected by it. "
+               "A number, between -1 and 1: that (docs/groups.md).",
+       },
+
+      {.key = "parallel.classifier", .place = at<&Job::parallel, &Parallel::classifier>,
+       .help = "How workers share the linear layers at the end of the network.",
+       .more = "data: like all others, each worker on its samples. model: each worker has a slice of their outputs, for "
+               "everybody's samples, so that activations travel instead of gradients. hybrid: in "
+               "parallel.copies copies of slices. merged: one worker has them, for all samples of all groups, and updates them in "
+               "place. Only data gives the bits of one worker (docs/classifier.md).",
+       .choices = {"data", "model", "hybrid", "merged"}},
+      {.key = "parallel.copies", .place = at<&Job::parallel, &Parallel::copies>,
+       .help = "hybrid: how many copies of the classifier there are; they must divide the workers.",
+       .range = from(1)},
   };
 }
 // clang-format on

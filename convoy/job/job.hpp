@@ -117,12 +117,28 @@ struct Sync {
   bool operator==(const Sync&) const = default;
 };
 
+struct Cluster {
+  int64_t groups = 0;              ///< that do not wait for each other; 0: auto
+  int64_t servers = 0;             ///< that own the model where there are groups; 0: auto
+  bool own_servers = false;        ///< they are the last ranks, which do nothing else
+  std::string momentum = "total";  ///< total | measured, or what servers apply, as a number
+  bool operator==(const Cluster&) const = default;
+};
+
+struct Parallel {
+  std::string classifier = "data";  ///< data | model | hybrid | merged
+  int64_t copies = 2;               ///< hybrid
+  bool operator==(const Parallel&) const = default;
+};
+
 struct Job {
   YAML::Node model;  ///< zoo name or graph, see convoy/model/yaml.hpp
   Data data;
   Train train;
   Engine engine;
   Sync sync;
+  Cluster cluster;
+  Parallel parallel;
   std::string file;  ///< where it was read from, for messages
 };
 

@@ -200,14 +200,14 @@ class Planner {
 
   /// Grains of one worker, if not all have the same those of the busiest.
   int64_t share(const Plan& plan) const {
-    const int64_t workers = sharers(job_.sync, options_.workers);
+    const int64_t workers = sharers(job_, options_.workers);
     return (plan.batch / plan.grain + workers - 1) / workers;
   }
 
   /// One for each lane of each worker, and more where shares follow speeds, which they can only by
   /// whole grains, unless that would make the grains slow.
   int64_t auto_grain(int64_t batch, int lanes) const {
-    const int64_t all = static_cast<int64_t>(lanes) * sharers(job_.sync, options_.workers);
+    const int64_t all = static_cast<int64_t>(lanes) * sharers(job_, options_.workers);
     const int64_t coarse = largest_grain(batch, batch / all);
     if (!shares_move()) return coarse;
     const int64_t fine = largest_grain(batch, batch / (all * kGrainsToMove));
@@ -222,7 +222,7 @@ class Planner {
   }
 
   bool shares_move() const {
-    return sharers(job_.sync, options_.workers) > 1 && job_.sync.mode == "balanced" &&
+    return sharers(job_, options_.workers) > 1 && job_.sync.mode == "balanced" &&
            job_.sync.shares.empty();
   }
 
@@ -469,7 +469,13 @@ class Planner {
 
 }  // namespace
 
-int sharers(const job::Sync& sync, int workers) {
+int sharers(const job::Job& job, int workers) {
+  const job::Sync& sync = job.sync;
+  if (job.cluster.groups > 1 || job.cluster.servers > 0) {
+    const int64_t own = job.cluster.own_servers ? job.cluster.servers : 0;
+    return static_cast<int>(
+        std::max<int64_t>(1, (workers - own) / std::max<int64_t>(1, job.cluster.groups)));
+  }
   if (sync.mode == "stale" || sync.mode == "asynchronous") return 1;
   if (sync.mode == "backup") {
     return static_cast<int>(std::max<int64_t>(1, workers - sync.backups));

@@ -101,7 +101,7 @@ std::string to_yaml(const Plan& plan);
 
 /// How many workers have the grains of a batch among themselves: those that a step waits for, or
 /// each by itself.
-int sharers(const job::Sync& sync, int workers);
+int sharers(const job::Job& job, int workers);
 
 /// Divisors of `batch`, largest first.
 std::vector<int64_t> divisors(int64_t batch);

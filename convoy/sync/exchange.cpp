@@ -49,8 +49,14 @@ comm::Task swap_all(comm::Communicator& c, int tag, ShowValues show) {
 
 comm::LinkSpeed measured(const Team& team, const ExchangeOptions& options) {
   const bool needed = options.in_flight.value == 0 || options.order != ExchangeOptions::Order::tree;
-  if (team.across() == nullptr || !needed) return {};
+  if (team.across() == nullptr || team.nodes() == 1 || !needed) return {};
   return comm::measure_links(*team.across(), team.deadline());
+}
+
+Bytes window(const Team& team, const ExchangeOptions& options, const comm::LinkSpeed& link) {
+  constexpr Bytes kAny{1 << 20};  // there are no other hosts
+  if (options.in_flight.value > 0) return options.in_flight;
+  return team.across() == nullptr || team.nodes() == 1 ? kAny : comm::Gate::window(link);
 }
 
 /// Without sizes that cut the arena into as many buckets as a smaller one.
@@ -83,13 +89,26 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, int64_t 
       trace_(trace),
       options_(options),
       link_(measured(team, options)),
-      gate_(options.in_flight.value > 0 ? options.in_flight : comm::Gate::window(link_)),
-      thread_(team.deadline(), options.pause) {
+      gate_(window(team, options, link_)),
+      own_thread_(options.remote != nullptr
+                      ? nullptr
+                      : std::make_unique<comm::CommThread>(team.deadline(), options.pause)),
+      thread_(options.remote != nullptr ? options.remote->thread() : *own_thread_) {
   workspace_.resize(static_cast<size_t>(TreeTotal::workspace_size(grains, kChunk)));
   const std::vector<Bytes> sizes =
       sizes_that_differ(options.buckets, updater.chunks(), updater.arena());
+  check(options.remote == nullptr || sizes.size() == 1, "servers know one size of buckets");
   if (sizes.size() > 1) tuner_.emplace(sizes);
   cut(tuner_ ? tuner_->size() : sizes.front());
+  if (options.remote == nullptr) return;
+  std::vector<comm::Strip> own;
+  for (const auto& strips : strips_) own.push_back(strips[static_cast<size_t>(team.node())]);
+  options.remote->set_strips(own);
+}
+
+Exchange::~Exchange() {
+  // Whatever is under way knows this exchange.
+  thread_.stop();
 }
 
 void Exchange::cut(Bytes bucket) {
@@ -288,7 +307,7 @@ comm::Task Exchange::exchange_bucket(Step at, size_t bucket) {
   both.add(take(at, bucket));
   both.add(give(at, bucket));
   co_await std::move(both);
-  if (updates(at)) node_.ready[bucket].fetch_add(1, std::memory_order_release);
+  if (brings_weights(at)) node_.ready[bucket].fetch_add(1, std::memory_order_release);
   if (++ended_ < buckets_.size()) co_return;
   ended_ = 0;
   if (updater_.measures()) {
@@ -330,7 +349,7 @@ comm::Task Exchange::weights_free(Step at, size_t bucket) {
 
 comm::Task Exchange::take(Step at, size_t bucket) {
   co_await verdict(at);
-  if (!updates(at)) co_return;
+  if (!brings_weights(at)) co_return;
   co_await weights_free(at, bucket);
   co_await ways_[bucket]->take_strips(node_.model.weights, gate_);
 }
@@ -341,25 +360,45 @@ comm::Task Exchange::give(Step at, size_t bucket) {
   HostSums sums(at.division->hosts, at.division->held);
   co_await way.part_reduce(std::move(sums), gate_, priority(bucket));
   trace(bucket, "reduce", begin);
-  const auto each_own = [this, bucket, &way](const auto& work) {
-    each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
-      work(index, way.sum(chunk.begin, chunk.end, workspace_));
-    });
-  };
   if (updater_.measures()) {
-    each_own([this](size_t index, const float* sum) { updater_.measure(index, sum); });
+    each_sum(bucket, [this](size_t index, const Chunk& /*chunk*/, const float* sum) {
+      updater_.measure(index, sum);
+    });
     ++summed_;
   }
   co_await verdict(at);
-  if (!updates(at)) co_return;
+  if (!brings_weights(at)) co_return;
   co_await weights_free(at, bucket);
   begin = now();
-  if (!updater_.measures()) context_ = updater_.context(at.step, at.learning_rate);
-  each_own([this](size_t index, const float* sum) { updater_.update(index, sum, context_); });
+  co_await update(at, bucket);
   trace(bucket, "update", begin);
   begin = now();
   co_await way.give_strip(node_.model.weights, gate_, priority(bucket));
   trace(bucket, "broadcast", begin);
+}
+
+comm::Task Exchange::update(Step at, size_t bucket) {
+  if (!updater_.measures()) context_ = updater_.context(at.step, at.learning_rate);
+  if (options_.remote == nullptr) {
+    each_sum(bucket, [this](size_t index, const Chunk& /*chunk*/, const float* sum) {
+      updater_.update(index, sum, context_);
+    });
+    co_return;
+  }
+  const std::span<float> gradient = options_.remote->gradient(bucket);
+  const int64_t first = strips_[bucket][static_cast<size_t>(team_.node())].begin;
+  each_sum(bucket, [gradient, first](size_t /*index*/, const Chunk& chunk, const float* sum) {
+    std::copy_n(sum, chunk.end - chunk.begin, gradient.data() + (chunk.begin - first));
+  });
+  co_await options_.remote->swap(bucket, context_, !updates(at), node_.model.weights);
+}
+
+/// The sums of this worker's strip, after the part-reduce.
+template <class Visit>
+void Exchange::each_sum(size_t bucket, const Visit& visit) {
+  each_chunk(bucket, team_.node(), [&](size_t index, const Chunk& chunk) {
+    visit(index, chunk, ways_[bucket]->sum(chunk.begin, chunk.end, workspace_));
+  });
 }
 
 void Exchange::trace(size_t bucket, const char* what, Seconds begin) const {

@@ -23,6 +23,7 @@
 #include "convoy/sync/buckets.hpp"
 #include "convoy/sync/division.hpp"
 #include "convoy/sync/node_state.hpp"
+#include "convoy/sync/remote_model.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/sync/tree_exchange.hpp"
 #include "convoy/sync/updater.hpp"
@@ -44,6 +45,9 @@ struct ExchangeOptions {
   Seconds pause{300e-6};
   /// What may be on its way from a worker at once; 0: by the measured links.
   Bytes in_flight{0};
+  /// Updates the model instead of this worker; must outlive the exchange. Buckets have one size
+  /// then.
+  RemoteModel* remote = nullptr;
 };
 
 class Exchange {
@@ -51,6 +55,9 @@ class Exchange {
   /// `grains` are those of a batch. Everything must outlive it.
   Exchange(const Team& team, Updater& updater, NodeState& node, int64_t grains,
            const ExchangeOptions& options, Trace* trace = nullptr);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   /// Null: there was nothing to choose from.
@@ -112,6 +119,8 @@ class Exchange {
   void cut_again();
   bool finite(const Step& at) const;
   bool updates(const Step& at) const;
+  bool brings_weights(const Step& at) const { return options_.remote != nullptr || updates(at); }
+  comm::Task update(Step at, size_t bucket);
   std::unique_ptr<BucketExchange> way_of(size_t bucket);
   void post_results();
   void post_bucket(size_t bucket);
@@ -128,6 +137,8 @@ class Exchange {
   comm::Task share(size_t bucket, std::span<float> state);
   template <class Visit>
   void each_chunk(size_t bucket, int node, const Visit& visit) const;
+  template <class Visit>
+  void each_sum(size_t bucket, const Visit& visit);
   /// What the next forward pass needs first goes first.
   int priority(size_t bucket) const { return -static_cast<int>(bucket); }
   uint64_t channels_target(const Step& at) const {
@@ -158,7 +169,8 @@ class Exchange {
   size_t ended_ = 0;   // buckets in this step
   std::atomic<uint64_t> contexts_{0};
   comm::Gate gate_;
-  comm::CommThread thread_;
+  std::unique_ptr<comm::CommThread> own_thread_;  // none with a remote model
+  comm::CommThread& thread_;
 };
 
 }  // namespace convoy::sync

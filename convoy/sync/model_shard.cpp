@@ -50,6 +50,41 @@ ModelShard::ModelShard(const engine::Program& program, const optim::Optimizer& o
     const int64_t begin = updater_.chunks()[i].begin;
     if (begin >= floats.begin && begin < floats.end) chunks_.push_back(i);
   }
+  versions_.resize(chunks_.size());
+}
+
+size_t ModelShard::place(int64_t begin) const {
+  const auto found = std::lower_bound(
+      chunks_.begin(), chunks_.end(), begin,
+      [this](size_t chunk, int64_t at) { return updater_.chunks()[chunk].begin < at; });
+  check(found != chunks_.end() && updater_.chunks()[*found].begin == begin,
+        "a piece begins with a chunk of the shard");
+  return static_cast<size_t>(found - chunks_.begin());
+}
+
+int64_t ModelShard::version_of(const comm::Strip& floats) const {
+  return versions_[place(floats.begin)];
+}
+
+void ModelShard::update(const comm::Strip& floats, const optim::StepContext& context,
+                        std::span<const float> gradient, int64_t version) {
+  const size_t first = place(floats.begin);
+  staleness_.record(versions_[first] - version);
+  for (size_t i = first; i < chunks_.size(); ++i) {
+    const Chunk& chunk = updater_.chunks()[chunks_[i]];
+    if (chunk.begin >= floats.end) break;
+    updater_.update(chunks_[i], gradient.data() + (chunk.begin - floats.begin), context);
+    ++versions_[i];
+  }
+}
+
+std::vector<size_t> ModelShard::parameter_chunks() const {
+  std::vector<size_t> all;
+  for (const size_t chunk : chunks_) {
+    const size_t tensor = updater_.chunks()[chunk].tensor;
+    if (updater_.arena().tensors()[tensor].kind == engine::Kind::parameter) all.push_back(chunk);
+  }
+  return all;
 }
 
 void ModelShard::add(int worker, const Push& push) {

@@ -48,10 +48,28 @@ class ModelShard {
   /// if it is not finite: its worker has looked before it sent it.
   void add(int worker, const Push& push);
 
+  // ---- piece by piece: pieces have versions of their own (shard_lines.hpp)
+  /// Floats of the arena, whole chunks of the shard.
+  std::span<float> weights(const comm::Strip& floats) {
+    return comm::at(buffers_.front().floats(), floats);
+  }
+  /// Updates made to the first chunk of a piece.
+  int64_t version_of(const comm::Strip& floats) const;
+  /// One update by the gradient of a piece, computed from its weights of `version`.
+  void update(const comm::Strip& floats, const optim::StepContext& context,
+              std::span<const float> gradient, int64_t version);
+  /// Of the shard, those of parameters.
+  std::vector<size_t> parameter_chunks() const;
+  comm::Strip floats(size_t chunk) const {
+    return {updater_.chunks()[chunk].begin, updater_.chunks()[chunk].end};
+  }
+
   /// Of all pushes that became part of an update since the last call.
   Staleness take_staleness() { return std::exchange(staleness_, {}); }
 
  private:
+  /// Of the shard's chunks, the one that begins there.
+  size_t place(int64_t begin) const;
   void update();
   std::span<const float> part(const Push& push, const Chunk& chunk) const;
   const float* sum(const Chunk& chunk);
@@ -62,7 +80,8 @@ class ModelShard {
   // shard, takes memory.
   std::vector<AlignedBuffer> buffers_;
   Updater updater_;
-  std::vector<size_t> chunks_;  // of the shard
+  std::vector<size_t> chunks_;     // of the shard
+  std::vector<int64_t> versions_;  // of those, piece by piece
   std::map<int, Push> waiting_;
   std::vector<float> sums_;  // of a chunk
   int64_t version_ = 0;

@@ -54,7 +54,8 @@ const Team& Team::alone() {
   return team;
 }
 
-Team::Team(comm::Communicator& world, Seconds deadline) : world_(&world), rank_(world.rank()) {
+Team::Team(comm::Communicator& world, Seconds deadline, bool exchanges)
+    : world_(&world), rank_(world.rank()) {
   set_deadline(deadline);
   members_.clear();
   std::vector<std::string> names;
@@ -79,11 +80,11 @@ Team::Team(comm::Communicator& world, Seconds deadline) : world_(&world), rank_(
     least = std::min(least, ranks.size());
   }
   channels_ = static_cast<int>(least);
-  if (size() == 1) return;
+  if (size() == 1 && !exchanges) return;
   node_comm_ = world.split(node_);
   // Splitting is collective, so those without a counterpart everywhere take part, for nothing.
   auto across = world.split(std::min(local_, channels_));
-  if (nodes() > 1 && local_ < channels_) across_ = std::move(across);
+  if ((nodes() > 1 || exchanges) && local_ < channels_) across_ = std::move(across);
 }
 
 void Team::set_deadline(Seconds deadline) {
@@ -205,8 +206,8 @@ void await(const std::function<bool()>& holds, Seconds deadline,
     if (polls < kYielding) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::duration<double>(
-          std::clamp(kPart * waited.value, kShortest, kLongest)));
+      std::this_thread::sleep_for(
+          std::chrono::duration<double>(std::clamp(kPart * waited.value, kShortest, kLongest)));
     }
   }
 }

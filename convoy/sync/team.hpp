@@ -27,8 +27,9 @@ class Team {
   Team() = default;
   static const Team& alone();
   /// Collective over all ranks of `world`, which must outlive it. No wait lasts longer than
-  /// `deadline`.
-  Team(comm::Communicator& world, Seconds deadline);
+  /// `deadline`. With `exchanges`, workers of a single host are channels, too: what is exchanged
+  /// with others than the team's workers goes the same way as between hosts.
+  Team(comm::Communicator& world, Seconds deadline, bool exchanges = false);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(order_.size()); }
@@ -52,8 +53,8 @@ class Team {
   comm::Communicator* world() const { return world_; }
   /// The workers of this host; null if there are no others.
   comm::Communicator* node_comm() const { return node_comm_.get(); }
-  /// The workers of this place on every host, by host; null if there is one host only or this
-  /// worker is not among the `channels`.
+  /// The workers of this place on every host, by host; null if there is one host only (and the team
+  /// does not exchange with others) or this worker is not among the `channels`.
   comm::Communicator* across() const { return across_.get(); }
 
   /// The grains of each rank. `shares` says how many, by rank; empty: as equal as can be. Workers

@@ -42,10 +42,15 @@ void SlowDown::prepare(sync::StepperOptions& options) {
   };
 }
 
-Balancing::Balancing(const Prepared& prepared, const sync::Team& team, const sync::Replay* replay)
+std::optional<sync::Load> SlowDown::load(int64_t step) const {
+  if (!replay_) return std::nullopt;
+  return replay_->load(worker_, step);
+}
+
+Balancing::Balancing(const Prepared& prepared, const sync::Team& team, const SlowDown& slow)
     : p_(prepared),
       team_(team),
-      replay_(replay),
+      slow_(slow),
       grains_(prepared.planned.plan.batch / prepared.planned.plan.grain),
       meter_(cores_of(prepared.planned.plan)),
       waited_(static_cast<size_t>(team.size())) {
@@ -100,7 +105,7 @@ void Balancing::look(int64_t step, sync::WorkerReport& report) {
   largest_ = std::max(largest_, report.grains);
   report.most = room_for(reading.memory_available);
   // What the next step's worker would see.
-  if (replay_ != nullptr) report.load = replay_->load(team_.rank(), step + 1);
+  if (const auto load = slow_.load(step + 1)) report.load = *load;
 }
 
 void Balancing::set_lag(int lag) {

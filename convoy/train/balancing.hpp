@@ -27,9 +27,9 @@ class SlowDown {
   SlowDown(const Prepared& prepared, const sync::Team& team, const std::string& what);
 
   void prepare(sync::StepperOptions& options);
-  /// Null: nothing is slowed down.
-  const sync::Replay* replay() const { return replay_ ? &*replay_ : nullptr; }
   std::string describe() const { return replay_ ? replay_->describe() : ""; }
+  /// What is visible of this worker's machine before a step, if it is emulated.
+  std::optional<sync::Load> load(int64_t step) const;
 
  private:
   std::optional<sync::Replay> replay_;
@@ -39,9 +39,9 @@ class SlowDown {
 
 class Balancing {
  public:
-  /// Collective: everybody hears how many grains fit into the others' memory. `replay`, which must
-  /// outlive it: loads as in a trace, instead of this machine's; may be null.
-  Balancing(const Prepared& prepared, const sync::Team& team, const sync::Replay* replay);
+  /// Collective: everybody hears how many grains fit into the others' memory. `slow`, which must
+  /// outlive it: loads as in a trace, instead of this machine's.
+  Balancing(const Prepared& prepared, const sync::Team& team, const SlowDown& slow);
 
   /// What a stepper needs to know for shares to change.
   void prepare(sync::StepperOptions& options);
@@ -67,7 +67,7 @@ class Balancing {
 
   const Prepared& p_;
   const sync::Team& team_;
-  const sync::Replay* replay_;
+  const SlowDown& slow_;
   int64_t grains_;
   std::vector<Bytes> memory_;  // by share, of this worker
   int64_t largest_ = 0;        // share that this worker had

@@ -34,8 +34,9 @@ class Feeding {
           const std::function<void(const std::string&)>& say);
   ~Feeding();
 
-  /// Where ranges may change: those of step `step`, by rank, in the order of the steps and at least
-  /// `lag` steps before it begins. With a lag, of every step once.
+  /// Where ranges may change: those of step `step`, by rank, and of all after it until more is
+  /// said, at least `lag` steps before it begins. With a lag, of every step once and in their
+  /// order.
   void announce(int64_t step, const std::vector<sync::GrainRange>& ranges);
   int lag() const { return store_ ? store_->lag() : 0; }
 

@@ -18,7 +18,9 @@
 #include "convoy/plan/batch.hpp"
 #include "convoy/train/agree.hpp"
 #include "convoy/train/async_steps.hpp"
+#include "convoy/train/classifier.hpp"
 #include "convoy/train/feeding.hpp"
+#include "convoy/train/grouping.hpp"
 #include "convoy/train/trainer.hpp"
 
 namespace convoy::train {
@@ -186,10 +188,12 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
         reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
         check_shares(job, own.plan, team);
         batch_of_worker(job.sync, own.plan, team.size());  // refuses what cannot be parted
+        check_groups(job, team);
+        check_classifier(job, *own.program, *optimizer, team);
         return own;
       });
   plan::StorePlan store;
-  const bool served = is_asynchronous(job.sync, team.size());
+  const bool served = is_asynchronous(job.sync, team.size()) || in_groups(job, team.size());
   if (served) {
     // A gradient as a whole, and this worker's shard of weights and states.
     const Bytes arena{4 * planned.program->arena().size()};
@@ -199,7 +203,8 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
   }
   if (source.packed.file != nullptr && served) {
     store.reason = fmt::format(
-        "samples are read from disk: in mode {} nobody knows ahead who needs them", job.sync.mode);
+        "samples are read from disk: {} nobody knows ahead who needs them",
+        in_groups(job, team.size()) ? "with groups" : fmt::format("in mode {}", job.sync.mode));
   } else if (source.packed.file != nullptr) {
     plan::Plan& plan = planned.plan;
     Seconds step = plan.step;  // of the first worker: all must decide the same
@@ -263,15 +268,16 @@ sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
 }
 
 sync::EvalResult evaluate_together(sync::Stepper& stepper, const data::Source& source,
-                                   int64_t grain, const sync::Team* team) {
+                                   int64_t grain, const EvalPart* part_of) {
   const data::Dataset& set = *source.test;
-  if (team == nullptr) return evaluate(stepper, source, set, grain);
+  if (part_of == nullptr) return evaluate(stepper, source, set, grain);
   const int64_t grains = (set.size() + grain - 1) / grain;
-  const auto edge = [&](int64_t worker) { return grains * worker / team->size(); };
-  const sync::EvalResult own =
-      evaluate_part(stepper, source, set, grain, edge(team->rank()), edge(team->rank() + 1));
+  const auto edge = [&](int64_t part) { return grains * part / part_of->parts; };
+  sync::EvalResult own =
+      evaluate_part(stepper, source, set, grain, edge(part_of->part), edge(part_of->part + 1));
+  if (!part_of->counts) own = {};
   sync::EvalResult all;
-  for (const auto& bytes : team->gather(std::as_bytes(std::span(&own, 1)), "evaluating")) {
+  for (const auto& bytes : part_of->team->gather(std::as_bytes(std::span(&own, 1)), "evaluating")) {
     sync::EvalResult part;
     std::memcpy(&part, bytes.data(), sizeof part);
     all.loss += part.loss * static_cast<double>(part.samples);

@@ -26,8 +26,10 @@ Training::Training(Prepared& prepared, RunFolder* folder, const TrainOptions& op
       samples_(prepared.source.train->size()),
       trace_(plan_.lanes),
       slow_(prepared, team, options.replay),
-      stepper_(program_, *prepared.optimizer, stepping(stepper_options(prepared)),
-               is_asynchronous(prepared.job.sync, team.size()) ? sync::Team::alone() : team),
+      groups_(in_groups(prepared.job, team.size()) ? std::make_unique<Grouping>(prepared, team)
+                                                   : nullptr),
+      classifier_(prepared, team, groups_.get()),
+      stepper_(program_, *prepared.optimizer, stepping(stepper_options(prepared)), steppers()),
       progress_(options.out, progress_mode(options.out, options.json)) {
   if (folder_ != nullptr) events_.emplace(folder_->events());
   const job::Train& t = p_.job.train;
@@ -44,9 +46,9 @@ Training::Training(Prepared& prepared, RunFolder* folder, const TrainOptions& op
 Summary Training::run() {
   restart_peak_memory();
   together(team_, "reading the checkpoint", [&] {
-    if (options_.trace && is_asynchronous(p_.job.sync, team_.size())) {
-      refuse("--trace shows steps that all workers make together; in mode {} there are none",
-             p_.job.sync.mode);
+    if (options_.trace && (groups_ || is_asynchronous(p_.job.sync, team_.size()))) {
+      refuse("--trace shows steps that all workers make together; {} there are none",
+             groups_ ? "with groups" : fmt::format("in mode {}", p_.job.sync.mode));
     }
     // A run that ended before its first checkpoint starts again: the same training, bit for bit.
     if (folder_ != nullptr && options_.resume &&
@@ -65,6 +67,7 @@ Summary Training::run() {
   });
   saved_.reset();
   share_standing();
+  classifier_.load();
   if (folder_ != nullptr) {
     folder_->write_job(job::to_yaml(p_.job));
     folder_->write_plan(plan::to_yaml(plan_));
@@ -72,7 +75,9 @@ Summary Training::run() {
   write_start();
   started_ = now();
   try {
-    if (is_asynchronous(p_.job.sync, team_.size())) {
+    if (groups_) {
+      loop_in_groups();
+    } else if (is_asynchronous(p_.job.sync, team_.size())) {
       loop_without_waiting();
     } else {
       loop();
@@ -88,15 +93,22 @@ Summary Training::run() {
   return summary_;
 }
 
+const sync::Team& Training::steppers() const {
+  if (groups_) return groups_->team();
+  return is_asynchronous(p_.job.sync, team_.size()) ? sync::Team::alone() : team_;
+}
+
 sync::StepperOptions Training::stepping(sync::StepperOptions options) {
   if (options_.trace) options.trace = &trace_;
   slow_.prepare(options);
+  if (groups_) groups_->prepare(options);
+  classifier_.prepare(options);
   if (is_asynchronous(p_.job.sync, team_.size())) {
     options.batch = batch_of_worker(p_.job.sync, plan_, team_.size());
     options.shares.clear();
   }
-  if (balances(p_, team_)) {
-    balancing_.emplace(p_, team_, slow_.replay());
+  if (balances(p_, steppers())) {
+    balancing_.emplace(p_, steppers(), slow_);
     balancing_->prepare(options);
   }
   return options;
@@ -232,11 +244,65 @@ void Training::loop_without_waiting() {
   summary_.scheme = steps.describe();
 }
 
+void Training::loop_in_groups() {
+  std::optional<Feeding> made;
+  together(team_, "reading the samples", [&] {
+    made.emplace(
+        p_,
+        FeedingOptions{.batch = plan_.batch,
+                       .ranges = std::vector<sync::GrainRange>(static_cast<size_t>(team_.size())),
+                       .moving = true,
+                       .first_step = at_.step},
+        team_, [&](const std::string& line) { progress_.message(line); });
+  });
+  Feeding& feeding = *made;
+  groups_->load(stepper_);
+  const int64_t first_step = at_.step;
+  const auto rate = [&](int64_t step) {
+    return optim::learning_rate(p_.job.train.lr, context_, step);
+  };
+  const auto stand_at = [&](int64_t step) {
+    at_.step = step;
+    at_.position = step * plan_.batch;
+    steps_here_ = step - first_step;
+  };
+  while (!limit_reached()) {
+    const int64_t position = at_.position;
+    const Seconds begin = now();
+    const auto after_step = [&](int64_t step, const sync::StepResult& result, Seconds took) {
+      stand_at(std::max(at_.step, step + 1));
+      summary_.waited = feeding.waited();
+      summary_.waited_for_weights += result.waiting;
+      training_time_ = trained_before_ + (now() - begin);
+      if (balancing_) move_shares(result, feeding);
+      if (result.finite) report(result, rate(step));
+      tell(feeding.after_step(took));
+    };
+    const sync::GroupSegment end = groups_->run(
+        stepper_, feeding, at_.step, next_boundary(),
+        {.learning_rate = rate, .after_step = after_step, .vote = [&] { return own_vote(); }});
+    trained_before_ += now() - begin;
+    training_time_ = trained_before_;
+    if (end.last > position / plan_.batch && end.pieces == 0) stop_diverged("every loss is");
+    stand_at(end.last);
+    vote_ = std::ranges::max(team_.gather_numbers(own_vote(), "agreeing to go on"));
+    tell_segment(end);
+    at_boundaries(position);
+    tell_bad();
+  }
+  feeding.finish();
+  summary_.exchanging = stepper_.exchanging();
+  summary_.scheme = groups_->describe();
+}
+
 void Training::move_shares(const sync::StepResult& result, Feeding& feeding) {
   const Seconds begin = now();
   const std::vector<int64_t>& latest = balancing_->after_step(result);
   stepper_.set_shares(balancing_->next());
-  feeding.announce(at_.step + feeding.lag(), team_.ranges(plan_.batch / plan_.grain, latest));
+  // A group announces what it needs when it knows of which batch.
+  if (!groups_) {
+    feeding.announce(at_.step + feeding.lag(), team_.ranges(plan_.batch / plan_.grain, latest));
+  }
   balancing_->trace(trace_);
   time_balancing_ += now() - begin;
   for (const std::string& line : balancing_->take_messages()) {

@@ -68,10 +68,16 @@ model::Graph build_graph(const job::Job& job, const data::Source& source);
 /// Evaluates every sample of `set` exactly once.
 sync::EvalResult evaluate(sync::Stepper& stepper, const data::Source& source,
                           const data::Dataset& set, int64_t grain);
-/// Evaluates the test set. Where each worker has a stepper of its own: `team` are the workers, of
-/// which each evaluates a part; else null.
+/// Where not all workers share one stepper: those of each evaluate a part.
+struct EvalPart {
+  const sync::Team* team = nullptr;  ///< all workers
+  int part = 0;
+  int parts = 1;
+  bool counts = true;  ///< of those who share a stepper, one's result counts
+};
+/// Evaluates the test set. `part`: null where all share one stepper.
 sync::EvalResult evaluate_together(sync::Stepper& stepper, const data::Source& source,
-                                   int64_t grain, const sync::Team* team);
+                                   int64_t grain, const EvalPart* part);
 
 enum class Ending { finished, target, early, max_steps, max_time, signal };
 std::string to_string(Ending ending);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,8 +16,10 @@
 #include "convoy/sync/model_servers.hpp"
 #include "convoy/train/balancing.hpp"
 #include "convoy/train/checkpoint.hpp"
+#include "convoy/train/classifier.hpp"
 #include "convoy/train/events.hpp"
 #include "convoy/train/feeding.hpp"
+#include "convoy/train/grouping.hpp"
 #include "convoy/train/progress.hpp"
 #include "convoy/train/trainer.hpp"
 
@@ -35,6 +38,10 @@ class Training {
   void loop();
   /// The modes that do not wait for everybody: from one evaluation or checkpoint to the next.
   void loop_without_waiting();
+  /// Groups that do not wait for each other: likewise.
+  void loop_in_groups();
+  /// Who steps together with this worker.
+  const sync::Team& steppers() const;
   /// By what workers said of the step that was.
   void move_shares(const sync::StepResult& result, Feeding& feeding);
   bool limit_reached();
@@ -51,6 +58,8 @@ class Training {
   void report(const sync::StepResult& result, double rate);
   void tell(const std::string& line);
   void tell_segment(const sync::SegmentEnd& end);
+  void tell_segment(const sync::GroupSegment& end);
+  void tell_staleness(nlohmann::json event, const sync::Staleness& staleness);
   /// Damaged samples that were left out since the last time.
   void tell_bad();
   /// What any worker has left out; collective.
@@ -89,6 +98,8 @@ class Training {
   int64_t samples_;
   Trace trace_;
   SlowDown slow_;
+  std::unique_ptr<Grouping> groups_;  // null: all step together, or each by itself
+  Classifier classifier_;
   std::optional<Balancing> balancing_;
   sync::Stepper stepper_;
   std::optional<EventLog> events_;

@@ -80,9 +80,16 @@ void Training::at_boundaries(int64_t before) {
 }
 
 void Training::evaluate_now() {
+  EvalPart part{.team = &team_, .part = team_.rank(), .parts = team_.size()};
+  if (groups_) {
+    part = {.team = &team_,
+            .part = groups_->part(),
+            .parts = groups_->parts(),
+            .counts = groups_->team().rank() == 0};
+  }
+  const bool parted = groups_ || is_asynchronous(p_.job.sync, team_.size());
   const sync::EvalResult result =
-      evaluate_together(stepper_, p_.source, plan_.grain,
-                        is_asynchronous(p_.job.sync, team_.size()) ? &team_ : nullptr);
+      evaluate_together(stepper_, p_.source, plan_.grain, parted ? &part : nullptr);
   if (!std::isfinite(result.loss)) stop_diverged("the test loss is");
   evaluated_step_ = at_.step;
   summary_.last = result;
@@ -126,7 +133,12 @@ void Training::evaluate_now() {
 }
 
 void Training::save(const std::string& which) {
-  stepper_.collect();
+  // With groups, servers have brought the whole of it but for a merged classifier.
+  if (groups_) {
+    stepper_.collect_tail();
+  } else {
+    stepper_.collect();
+  }
   // A step whose loss was finite can still have ruined the weights.
   if (!all_finite(stepper_.weights())) stop_diverged("some weights are");
   if (which == "last") saved_step_ = at_.step;

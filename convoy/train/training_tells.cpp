@@ -58,19 +58,32 @@ void Training::write_start() {
 }
 
 void Training::tell_segment(const sync::SegmentEnd& end) {
-  std::vector<int64_t> counts(end.staleness.counts().begin(), end.staleness.counts().end());
-  while (!counts.empty() && counts.back() == 0) counts.pop_back();
-  write_event("segment", {{"step", at_.step},
-                          {"updates", end.updates},
-                          {"loss", end.loss},
-                          {"late", end.late},
-                          {"refused", end.refused},
-                          {"mean_staleness", end.staleness.mean()},
-                          {"most_staleness", end.staleness.most()},
-                          {"staleness_counts", counts}});
+  tell_staleness(
+      {{"updates", end.updates}, {"loss", end.loss}, {"late", end.late}, {"refused", end.refused}},
+      end.staleness);
   if (end.refused > 0) {
     tell(fmt::format("{} refused: not finite", plural(end.refused, "gradient")));
   }
+}
+
+void Training::tell_segment(const sync::GroupSegment& end) {
+  nlohmann::json event{
+      {"pieces", end.pieces}, {"refused", end.refused}, {"applied_momentum", end.momentum}};
+  if (end.measured) event["measured_momentum"] = *end.measured;
+  tell_staleness(event, end.staleness);
+  if (end.refused > 0) {
+    tell(fmt::format("{} of gradients refused: not finite", plural(end.refused, "piece")));
+  }
+}
+
+void Training::tell_staleness(nlohmann::json event, const sync::Staleness& staleness) {
+  std::vector<int64_t> counts(staleness.counts().begin(), staleness.counts().end());
+  while (!counts.empty() && counts.back() == 0) counts.pop_back();
+  event["step"] = at_.step;
+  event["mean_staleness"] = staleness.mean();
+  event["most_staleness"] = staleness.most();
+  event["staleness_counts"] = counts;
+  write_event("segment", event);
 }
 
 void Training::tell(const std::string& line) {
