@@ -78,7 +78,7 @@ sync::StepResult AsyncSteps::compute(int64_t ticket) {
   return stepper_.gradient(stream_step(ticket), feeding_.source(), gradient_.floats());
 }
 
-sync::SegmentEnd AsyncSteps::run(int64_t first, int64_t last, const Calls& calls) {
+sync::SegmentEnd AsyncSteps::run(int64_t first, int64_t last, const SegmentCalls& calls) {
   servers_.begin_segment(first, last);
   bool closed = false;
   std::optional<int64_t> next = servers_.ticket();
@@ -97,7 +97,7 @@ sync::SegmentEnd AsyncSteps::run(int64_t first, int64_t last, const Calls& calls
         {.ticket = ticket, .learning_rate = calls.learning_rate(ticket), .loss = loss},
         gradient_.floats());
     if (fate == sync::Fate::applied) calls.after_step(ticket, result, now() - begin);
-    if (!closed && calls.stops()) {
+    if (!closed && calls.vote() != 0) {
       closed = true;
       servers_.close();
     }

@@ -28,16 +28,9 @@ class AsyncSteps {
   AsyncSteps(const Prepared& prepared, const sync::Team& team, sync::Stepper& stepper,
              Feeding& feeding);
 
-  struct Calls {
-    std::function<double(int64_t step)> learning_rate;
-    /// After each gradient of this worker.
-    std::function<void(int64_t step, const sync::StepResult& result, Seconds took)> after_step;
-    /// Asked after each: whether nobody should begin another step of this segment.
-    std::function<bool()> stops;
-  };
   /// Trains on the steps [first, last) together with the others; collective. Then the stepper has
   /// the whole model.
-  sync::SegmentEnd run(int64_t first, int64_t last, const Calls& calls);
+  sync::SegmentEnd run(int64_t first, int64_t last, const SegmentCalls& calls);
 
   /// "updates were 1.03 steps behind on average, at most 5".
   std::string describe() const;

@@ -2,13 +2,17 @@
 // The data side of a sitting: the store of packed samples, the loader that prepares them, and how
 // many threads it needs for the lanes not to wait.
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "convoy/data/loader.hpp"
 #include "convoy/data/store.hpp"
 #include "convoy/plan/loader_source.hpp"
+#include "convoy/sync/stepper.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/train/trainer.hpp"
 
@@ -24,6 +28,15 @@ struct FeedingOptions {
   /// They may change, and every step's are announced.
   bool moving = false;
   int64_t first_step = 0;
+};
+
+/// What those who train by segments, without common steps, ask and tell the training.
+struct SegmentCalls {
+  std::function<double(int64_t step)> learning_rate;
+  /// After each gradient of this worker, or of its group.
+  std::function<void(int64_t step, const sync::StepResult& result, Seconds took)> after_step;
+  /// What this worker would have all do: other than 0, nobody begins another step.
+  std::function<int64_t()> vote;
 };
 
 class Feeding {

@@ -123,7 +123,7 @@ void Grouping::want(Feeding& feeding, const sync::Stepper& stepper, int64_t batc
 }
 
 sync::GroupSegment Grouping::run(sync::Stepper& stepper, Feeding& feeding, int64_t first,
-                                 int64_t last, const Calls& calls) {
+                                 int64_t last, const SegmentCalls& calls) {
   model_->begin_segment(first, last);
   using Ticket = sync::GroupModel::Ticket;
   const auto take = [&] {

@@ -44,17 +44,10 @@ class Grouping {
   /// Worker 0's model for all; collective.
   void load(sync::Stepper& stepper);
 
-  struct Calls {
-    std::function<double(int64_t step)> learning_rate;
-    /// After each batch of this group.
-    std::function<void(int64_t step, const sync::StepResult& result, Seconds took)> after_step;
-    /// What this worker would have all do: other than 0, nobody begins another batch.
-    std::function<int64_t()> vote;
-  };
   /// Trains on the batches [first, last) together with the others; collective over the world. Then
   /// the stepper has the whole model.
   sync::GroupSegment run(sync::Stepper& stepper, Feeding& feeding, int64_t first, int64_t last,
-                         const Calls& calls);
+                         const SegmentCalls& calls);
 
   /// "4 groups of 2; updates were 2.97 behind on average, at most 9".
   std::string describe() const;

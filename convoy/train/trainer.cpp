@@ -196,67 +196,39 @@ void Training::loop() {
 
 void Training::loop_without_waiting() {
   const int64_t parts = p_.job.sync.mode == "backup" ? team_.size() : 1;
-  std::optional<Feeding> made;
-  together(team_, "reading the samples", [&] {
-    made.emplace(
-        p_,
-        FeedingOptions{.batch = batch_of_worker(p_.job.sync, plan_, team_.size()),
-                       .ranges = std::vector<sync::GrainRange>(static_cast<size_t>(team_.size())),
-                       .moving = true,
-                       .first_step = at_.step * parts},
-        team_, [&](const std::string& line) { progress_.message(line); });
-  });
-  Feeding& feeding = *made;
-  AsyncSteps steps(p_, team_, stepper_, feeding);
-  const int64_t first_step = at_.step;
-  const auto rate = [&](int64_t step) {
-    return optim::learning_rate(p_.job.train.lr, context_, step);
-  };
-  const auto stand_at = [&](int64_t step) {
-    at_.step = step;
-    at_.position = step * plan_.batch;
-    steps_here_ = step - first_step;
-  };
-  while (!limit_reached()) {
-    const int64_t position = at_.position;
-    const Seconds begin = now();
-    const auto after_step = [&](int64_t step, const sync::StepResult& result, Seconds took) {
-      stand_at(step + 1);
-      summary_.waited = feeding.waited();
-      training_time_ = trained_before_ + (now() - begin);
-      report(result, rate(step));
-      tell(feeding.after_step(took));
-    };
-    const sync::SegmentEnd end = steps.run(
-        at_.step, next_boundary(), {.learning_rate = rate, .after_step = after_step, .stops = [&] {
-                                      return own_vote() != 0;
-                                    }});
-    trained_before_ += now() - begin;
-    training_time_ = trained_before_;
-    if (end.last > position / plan_.batch && end.pushes == 0) stop_diverged("every loss is");
-    stand_at(end.last);
-    vote_ = std::ranges::max(team_.gather_numbers(own_vote(), "agreeing to go on"));
-    tell_segment(end);
-    at_boundaries(position);
-    tell_bad();
-  }
-  feeding.finish();
-  summary_.scheme = steps.describe();
+  const int64_t batch = batch_of_worker(p_.job.sync, plan_, team_.size());
+  std::optional<AsyncSteps> steps;
+  run_segments(batch, at_.step * parts,
+               [&](Feeding& feeding, int64_t last, const SegmentCalls& calls) {
+                 if (!steps) steps.emplace(p_, team_, stepper_, feeding);
+                 const sync::SegmentEnd end = steps->run(at_.step, last, calls);
+                 return Segment{end.last, end.pushes > 0, [this, end] { tell_segment(end); }};
+               });
+  summary_.scheme = steps ? steps->describe() : "";
 }
 
 void Training::loop_in_groups() {
+  groups_->load(stepper_);
+  run_segments(
+      plan_.batch, at_.step, [&](Feeding& feeding, int64_t last, const SegmentCalls& calls) {
+        const sync::GroupSegment end = groups_->run(stepper_, feeding, at_.step, last, calls);
+        return Segment{end.last, end.pieces > 0, [this, end] { tell_segment(end); }};
+      });
+  summary_.exchanging = stepper_.exchanging();
+  summary_.scheme = groups_->describe();
+}
+
+void Training::run_segments(int64_t batch, int64_t first, const RunSegment& run) {
+  FeedingOptions options;
+  options.batch = batch;
+  options.ranges.resize(static_cast<size_t>(team_.size()));
+  options.moving = true;
+  options.first_step = first;
   std::optional<Feeding> made;
   together(team_, "reading the samples", [&] {
-    made.emplace(
-        p_,
-        FeedingOptions{.batch = plan_.batch,
-                       .ranges = std::vector<sync::GrainRange>(static_cast<size_t>(team_.size())),
-                       .moving = true,
-                       .first_step = at_.step},
-        team_, [&](const std::string& line) { progress_.message(line); });
+    made.emplace(p_, options, team_, [&](const std::string& line) { progress_.message(line); });
   });
   Feeding& feeding = *made;
-  groups_->load(stepper_);
   const int64_t first_step = at_.step;
   const auto rate = [&](int64_t step) {
     return optim::learning_rate(p_.job.train.lr, context_, step);
@@ -267,6 +239,7 @@ void Training::loop_in_groups() {
     steps_here_ = step - first_step;
   };
   while (!limit_reached()) {
+    const int64_t before = at_.step;
     const int64_t position = at_.position;
     const Seconds begin = now();
     const auto after_step = [&](int64_t step, const sync::StepResult& result, Seconds took) {
@@ -278,21 +251,19 @@ void Training::loop_in_groups() {
       if (result.finite) report(result, rate(step));
       tell(feeding.after_step(took));
     };
-    const sync::GroupSegment end = groups_->run(
-        stepper_, feeding, at_.step, next_boundary(),
-        {.learning_rate = rate, .after_step = after_step, .vote = [&] { return own_vote(); }});
+    const Segment end =
+        run(feeding, next_boundary(),
+            {.learning_rate = rate, .after_step = after_step, .vote = [&] { return own_vote(); }});
     trained_before_ += now() - begin;
     training_time_ = trained_before_;
-    if (end.last > position / plan_.batch && end.pieces == 0) stop_diverged("every loss is");
+    if (end.last > before && !end.trained) stop_diverged("every loss is");
     stand_at(end.last);
     vote_ = std::ranges::max(team_.gather_numbers(own_vote(), "agreeing to go on"));
-    tell_segment(end);
+    end.tell();
     at_boundaries(position);
     tell_bad();
   }
   feeding.finish();
-  summary_.exchanging = stepper_.exchanging();
-  summary_.scheme = groups_->describe();
 }
 
 void Training::move_shares(const sync::StepResult& result, Feeding& feeding) {

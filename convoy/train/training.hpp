@@ -3,6 +3,7 @@
 // runs (training_tells.cpp), and how it evaluates and saves (training_saves.cpp).
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -40,6 +41,18 @@ class Training {
   void loop_without_waiting();
   /// Groups that do not wait for each other: likewise.
   void loop_in_groups();
+  /// What a segment came to.
+  struct Segment {
+    int64_t last = 0;            ///< steps before this one were taken
+    bool trained = false;        ///< something became an update
+    std::function<void()> tell;  ///< after it
+  };
+  /// Runs the steps from the present one to before `last`, or as many as anybody wants.
+  using RunSegment =
+      std::function<Segment(Feeding& feeding, int64_t last, const SegmentCalls& calls)>;
+  /// From one evaluation or checkpoint to the next. The stream's steps are of `batch` samples, the
+  /// first one's number is `first`.
+  void run_segments(int64_t batch, int64_t first, const RunSegment& run);
   /// Who steps together with this worker.
   const sync::Team& steppers() const;
   /// By what workers said of the step that was.
