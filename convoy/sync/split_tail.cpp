@@ -94,6 +94,12 @@ SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program
       updates_ = false;
     }
   }
+  for (int i = 0; i < each; ++i) {
+    const auto rank = workers.rank() / each * each + i;
+    const auto found =
+        std::ranges::find(workers.hosts(), workers.hosts()[static_cast<size_t>(rank)]);
+    takes_.push_back(found - workers.hosts().begin() == rank);
+  }
   make_layers();
 }
 
@@ -519,20 +525,21 @@ comm::Task SplitTail::share(std::span<float> arena) {
         return arena.subspan(static_cast<size_t>(offset + slice.first * width),
                              static_cast<size_t>(slice.size() * width));
       };
-      // Workers of one host see the same arena.
-      const auto apart = [&](int other) {
+      // Workers of one host see the same arena, which one of them writes to.
+      const auto takes = [&](int from, int to) {
         const auto& hosts = team_->hosts();
-        return hosts[static_cast<size_t>(other)] != hosts[static_cast<size_t>(place())];
+        return takes_[static_cast<size_t>(to)] &&
+               hosts[static_cast<size_t>(from)] != hosts[static_cast<size_t>(to)];
       };
       const auto move = [&](std::span<float> values, int t) {
         if (values.empty()) return;
         if (m != place()) {
-          if (apart(m)) requests.add(team_->receive(m, t, std::as_writable_bytes(values)));
+          if (takes(m, place())) requests.add(team_->receive(m, t, std::as_writable_bytes(values)));
           return;
         }
         for (int step = 1; step < members(); ++step) {
           const int to = (place() + step) % members();
-          if (apart(to)) requests.add(team_->send(to, t, std::as_bytes(values)));
+          if (takes(place(), to)) requests.add(team_->send(to, t, std::as_bytes(values)));
         }
       };
       move(part(layer.of.weight, layer.of.inputs), tag);

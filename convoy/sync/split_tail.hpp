@@ -107,6 +107,7 @@ class SplitTail final : public TailPart {
   std::unique_ptr<comm::Communicator> team_;    // with all slices, by slice; null: alone
   std::unique_ptr<comm::Communicator> copies_;  // of the same slice; null: one copy
   bool updates_ = true;                         // not another copy on this host
+  std::vector<bool> takes_;                     // by member: it is the first worker of its host
   std::vector<std::unique_ptr<Layer>> layers_;
 
   // Of the round.
