@@ -41,11 +41,11 @@ class Runs:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return process, run
 
-    def finish(self, started):
-        """The events of the run."""
+    def finish(self, started, may_fail=False):
+        """The events of the run; ends the program if it failed and may not."""
         process, run = started
         said = process.communicate()[0]
-        if process.returncode != 0:
+        if process.returncode != 0 and not may_fail:
             raise SystemExit(f"{' '.join(process.args)}\n{said[-2000:]}")
         with open(os.path.join(run, "events.jsonl")) as events:
             return [json.loads(line) for line in events]
