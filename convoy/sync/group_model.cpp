@@ -10,36 +10,17 @@
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
+#include "convoy/sync/shard_server.hpp"
 
 namespace convoy::sync {
 namespace {
 
-constexpr int kCallTag = 1;
-constexpr int kAnswerTag = 2;
-constexpr int kModelTag = 3;
 /// Longest message where a whole model moves.
-constexpr size_t kLongest = size_t{8} << 20;
+constexpr Bytes kLongest{8 << 20};
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
-}
-
-void send_all(comm::Communicator& c, int to, std::span<const float> values,
-              comm::Requests& requests) {
-  const std::span<const std::byte> bytes = std::as_bytes(values);
-  for (size_t at = 0; at < bytes.size(); at += kLongest) {
-    requests.add(c.send(to, kModelTag, bytes.subspan(at, std::min(kLongest, bytes.size() - at))));
-  }
-}
-
-void receive_all(comm::Communicator& c, int from, std::span<float> values,
-                 comm::Requests& requests) {
-  const std::span<std::byte> bytes = std::as_writable_bytes(values);
-  for (size_t at = 0; at < bytes.size(); at += kLongest) {
-    requests.add(
-        c.receive(from, kModelTag, bytes.subspan(at, std::min(kLongest, bytes.size() - at))));
-  }
 }
 
 comm::Task and_say_so(comm::Task task, std::atomic<bool>& done) {
@@ -255,12 +236,14 @@ comm::Task GroupModel::scatter(std::vector<std::span<const float>> model) {
   comm::Requests requests;
   const size_t arrays = model.size();
   for (size_t a = 0; a < arrays; ++a) {
-    if (serves()) receive_all(*comm_, 0, shard_->array(a), requests);
+    if (serves())
+      receive_pieces(*comm_, 0, kModelTag, std::as_writable_bytes(shard_->array(a)), kLongest,
+                     requests);
     if (world_.rank() > 0) continue;
     for (size_t s = 0; s < shards_.size(); ++s) {
       const std::span<const float> part = model[a].subspan(static_cast<size_t>(shards_[s].begin),
                                                            static_cast<size_t>(shards_[s].size()));
-      send_all(*comm_, layout_.servers[s], part, requests);
+      send_pieces(*comm_, layout_.servers[s], kModelTag, std::as_bytes(part), kLongest, requests);
     }
   }
   co_await std::move(requests);
@@ -273,12 +256,14 @@ comm::Task GroupModel::collect(std::span<float> weights, States states) {
     const bool takes = a == 0 ? writes() : world_.rank() == 0;
     for (size_t s = 0; takes && s < shards_.size(); ++s) {
       const std::span<float> to = a == 0 ? weights : states[a - 1];
-      receive_all(*comm_, layout_.servers[s], comm::at(to, shards_[s]), requests);
+      receive_pieces(*comm_, layout_.servers[s], kModelTag,
+                     std::as_writable_bytes(comm::at(to, shards_[s])), kLongest, requests);
     }
     if (!serves()) continue;
     for (int r = 0; r < world_.size(); ++r) {
       const bool wants = a == 0 ? takers_[static_cast<size_t>(r)] != 0 : r == 0;
-      if (wants) send_all(*comm_, r, shard_->array(a), requests);
+      if (wants)
+        send_pieces(*comm_, r, kModelTag, std::as_bytes(shard_->array(a)), kLongest, requests);
     }
   }
   co_await std::move(requests);

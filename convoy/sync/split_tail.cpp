@@ -71,11 +71,10 @@ struct SplitTail::Layer {
   std::vector<float> round;          // that of a round
 };
 
-SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program,
+SplitTail::SplitTail(std::vector<int> team, int place, const engine::Program& program,
                      const optim::Optimizer& optimizer, const SplitTailOptions& options,
                      std::span<float> weights, std::vector<std::span<float>> states)
-    : TailPart(team_of(workers, options.copies),
-               workers.rank() % (workers.size() / options.copies)),
+    : TailPart(std::move(team), place),
       program_(program),
       optimizer_(optimizer),
       options_(options),
@@ -83,6 +82,15 @@ SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program
       kernels_(engine::select_kernels()),
       weights_(weights),
       states_(std::move(states)) {
+  make_layers();
+}
+
+SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program,
+                     const optim::Optimizer& optimizer, const SplitTailOptions& options,
+                     std::span<float> weights, std::vector<std::span<float>> states)
+    : SplitTail(team_of(workers, options.copies),
+                workers.rank() % (workers.size() / options.copies), program, optimizer, options,
+                weights, std::move(states)) {
   const int each = workers.size() / options.copies;
   const int copy = workers.rank() / each;
   team_ = workers.split(copy);
@@ -100,22 +108,12 @@ SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program
         std::ranges::find(workers.hosts(), workers.hosts()[static_cast<size_t>(rank)]);
     takes_.push_back(found - workers.hosts().begin() == rank);
   }
-  make_layers();
 }
 
 SplitTail::SplitTail(const engine::Program& program, const optim::Optimizer& optimizer,
                      const SplitTailOptions& options, std::span<float> weights,
                      std::vector<std::span<float>> states)
-    : TailPart({0}, 0),
-      program_(program),
-      optimizer_(optimizer),
-      options_(options),
-      tail_(*program.tail()),
-      kernels_(engine::select_kernels()),
-      weights_(weights),
-      states_(std::move(states)) {
-  make_layers();
-}
+    : SplitTail({0}, 0, program, optimizer, options, weights, std::move(states)) {}
 
 void SplitTail::make_layers() {
   const int each = members();

@@ -81,6 +81,9 @@ class SplitTail final : public TailPart {
 
  private:
   struct Layer;
+  SplitTail(std::vector<int> team, int place, const engine::Program& program,
+            const optim::Optimizer& optimizer, const SplitTailOptions& options,
+            std::span<float> weights, std::vector<std::span<float>> states);
   void make_layers();
   void compute_round(const std::vector<int64_t>& counts);
   void begin_step() override;

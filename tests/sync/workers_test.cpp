@@ -169,6 +169,16 @@ Graph with_classifier() {
   return g;
 }
 
+/// Worker 0 has collected the whole state.
+void expect_close(const Outcome& one, const Outcome& outcome, int rank) {
+  for (size_t i = 0; i < one.losses.size(); ++i) {
+    EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-4 * one.losses[i]);
+  }
+  if (rank == 0) {
+    EXPECT_LT(difference(one.state, outcome.state), 1e-4);
+  }
+}
+
 TEST(WorkersAndLanes, ComeCloseWithASplitClassifier) {
   constexpr int64_t kFew = 4;
   for (const std::string optimizer : {"sgd", "adam"}) {
@@ -193,12 +203,7 @@ TEST(WorkersAndLanes, ComeCloseWithASplitClassifier) {
               };
               Training training(with_classifier(), options, Team(world, kDeadline), optimizer);
               const Outcome outcome = steps(training, kFew);
-              for (size_t i = 0; i < one.losses.size(); ++i) {
-                EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-4 * one.losses[i]);
-              }
-              if (world.rank() == 0) {
-                EXPECT_LT(difference(one.state, outcome.state), 1e-4);
-              }
+              expect_close(one, outcome, world.rank());
             },
             setting.hosts);
       }
@@ -234,12 +239,7 @@ TEST(WorkersAndLanes, ComeCloseWithAMergedClassifier) {
             Training training(with_classifier(), options, Team(world, kDeadline), optimizer);
             merged->load();
             const Outcome outcome = steps(training, kFew);
-            for (size_t i = 0; i < one.losses.size(); ++i) {
-              EXPECT_NEAR(outcome.losses[i], one.losses[i], 1e-4 * one.losses[i]);
-            }
-            if (world.rank() == 0) {
-              EXPECT_LT(difference(one.state, outcome.state), 1e-4);
-            }
+            expect_close(one, outcome, world.rank());
           },
           setting.hosts);
     }
