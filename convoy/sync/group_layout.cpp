@@ -1,7 +1,6 @@
 #include "convoy/sync/group_layout.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include <fmt/format.h>
@@ -59,12 +58,6 @@ GroupLayout lay_out(const Team& team, int groups, int servers, bool own_ranks) {
                                        : order[static_cast<size_t>(s * workers / servers)]);
   }
   return layout;
-}
-
-int servers_needed(Bytes model, int groups, double link_bytes_per_second, Seconds step) {
-  check(link_bytes_per_second > 0 && step.value > 0, "a link and a step take some time");
-  const double moved = static_cast<double>(model.value) * groups;
-  return std::max(1, static_cast<int>(std::ceil(moved / (link_bytes_per_second * step.value))));
 }
 
 }  // namespace convoy::sync

@@ -7,7 +7,6 @@
 
 #include <vector>
 
-#include "convoy/base/units.hpp"
 #include "convoy/sync/team.hpp"
 
 namespace convoy::sync {
@@ -28,10 +27,5 @@ struct GroupLayout {
 /// serve; else servers are spread over the workers. Throws InputError with the nearest that would
 /// be right if the groups cannot be equal or there are too few ranks.
 GroupLayout lay_out(const Team& team, int groups, int servers, bool own_ranks);
-
-/// How many servers hide a group's pushing and pulling behind its computing (Zou17): each group
-/// moves the model to the servers and back once in a step, servers' links take `link` in each
-/// direction, so  servers ≥ model · groups / (link · step).
-int servers_needed(Bytes model, int groups, double link_bytes_per_second, Seconds step);
 
 }  // namespace convoy::sync

@@ -299,12 +299,5 @@ TEST(GroupLayout, RefusesWhatIsNotEqual) {
   EXPECT_THAT(said(2, 1, 3, false), HasSubstr("3 servers cannot be spread over 2 workers"));
 }
 
-TEST(ServersNeeded, HideWhatGroupsMove) {
-  // 100 MB of model, 4 groups, 1 Gbit/s, steps of 2 s: 400 MB in 2 s over 125 MB/s.
-  EXPECT_EQ(servers_needed(Bytes{100'000'000}, 4, 125e6, Seconds{2}), 2);
-  EXPECT_EQ(servers_needed(Bytes{100'000'000}, 4, 125e6, Seconds{1}), 4);
-  EXPECT_EQ(servers_needed(Bytes{1000}, 1, 1e9, Seconds{1}), 1);
-}
-
 }  // namespace
 }  // namespace convoy::sync
