@@ -71,12 +71,19 @@ struct Program::Compiled {
   MemoryPlan memory;
   int64_t largest_layer = 0;
   std::optional<Tail> tail;
-  // Of it: the first node, its input as the forward pass has it, and where its gradient goes.
-  size_t tail_node = 0;
-  BufferId tail_input = kNone;
-  BufferId tail_gradient = kNone;
+  /// Of one of its layers: the node, its input as the forward pass has it, and where its gradient
+  /// goes.
+  struct Border {
+    size_t node = 0;
+    BufferId input = kNone;
+    BufferId gradient = kNone;
+  };
+  std::vector<Border> borders;  // by layer of the tail
 
-  bool in_tail(model::LayerId id) const { return id >= tail->layers.front().layer; }
+  Border* border_at(size_t node) {
+    const auto found = std::ranges::find(borders, node, &Border::node);
+    return found == borders.end() ? nullptr : &*found;
+  }
 
   Compiled(const model::Graph& g, const CompileOptions& o)
       : graph(g), options(o), builder(graph, options) {}
@@ -93,8 +100,9 @@ class CompiledLane final : public Lane {
     for (const Instruction& i : program.builder.instructions) bound_.push_back(i.bind(lane));
     output_ =
         lane.floats(program.builder.values[static_cast<size_t>(program.graph.output())].buffer);
-    input_ = lane.floats(program.tail_input);
-    gradient_ = lane.floats(program.tail_gradient);
+    for (const auto& border : program.borders) {
+      borders_.push_back({lane.floats(border.input), lane.floats(border.gradient)});
+    }
   }
 
   GrainResult run(const GrainRun& grain) override {
@@ -103,18 +111,21 @@ class CompiledLane final : public Lane {
     const auto& instructions = program_.builder.instructions;
     bool forward = true;
     bool handed_over = false;
+    const size_t tail = grain.handover ? first_handed(grain.tail_layers) : 0;
+    const model::LayerId border =
+        grain.handover ? program_.tail->layers[tail].layer : model::LayerId{};
     for (size_t i = 0; i < instructions.size(); ++i) {
       if (instructions[i].training_only && !grain.training) break;
       if (forward && instructions[i].training_only) {
         forward = false;
         if (grain.on_loss) grain.on_loss(state.result);
       }
-      if (grain.handover && program_.in_tail(instructions[i].info.layer)) {
-        if (!handed_over) hand_over(grain, state.result);
+      if (grain.handover && instructions[i].info.layer >= border) {
+        if (!handed_over) hand_over(grain, tail, state.result);
         handed_over = true;
-        if (instructions[i].info.layer == program_.tail->layers.front().layer &&
+        if (instructions[i].info.layer == border &&
             instructions[i].info.phase == Phase::backward_data) {
-          std::ranges::copy(handed_.floats(), gradient_);
+          std::ranges::copy(handed_.floats(), borders_[tail].gradient);
         }
         continue;
       }
@@ -148,20 +159,31 @@ class CompiledLane final : public Lane {
 
  private:
   /// Its gradient waits outside the lane's memory, parts of which serve others until it is needed.
-  void hand_over(const GrainRun& grain, GrainResult& result) {
-    if (grain.training && handed_.empty()) {
-      handed_ =
-          AlignedBuffer::of_floats(program_.options.grain * program_.tail->layers.front().inputs);
+  void hand_over(const GrainRun& grain, size_t tail, GrainResult& result) {
+    const int64_t floats = program_.options.grain * program_.tail->layers[tail].inputs;
+    if (grain.training && static_cast<int64_t>(handed_.floats().size()) != floats) {
+      handed_ = AlignedBuffer::of_floats(floats);
     }
-    grain.handover(input_, result, grain.training ? handed_.floats().data() : nullptr);
+    grain.handover(borders_[tail].input, result,
+                   grain.training ? handed_.floats().data() : nullptr);
   }
+
+  /// Of the tail's layers, the first of the last `count`.
+  size_t first_handed(int count) const {
+    const size_t all = program_.tail->layers.size();
+    return count == 0 ? 0 : all - static_cast<size_t>(count);
+  }
+
+  struct Border {
+    const float* input;
+    float* gradient;
+  };
 
   const Program::Compiled& program_;
   AlignedBuffer memory_;
   std::vector<Bound> bound_;
   const float* output_ = nullptr;
-  const float* input_ = nullptr;  // of the tail
-  float* gradient_ = nullptr;
+  std::vector<Border> borders_;  // by layer of the tail
   AlignedBuffer handed_;
   std::vector<double> profile_;
 };
@@ -215,6 +237,7 @@ void find_tail(Program::Compiled& c, const std::vector<Node>& nodes) {
   const model::LayerId from = graph.layer(nodes[*linear].head).inputs[0];
   if (from == 0 || users[static_cast<size_t>(from)] != 1) return;
   Tail tail;
+  std::vector<Program::Compiled::Border> borders;
   for (size_t i = *linear; i + 1 < nodes.size(); ++i) {
     const Node& node = nodes[i];
     if (const auto* dropout = as<model::Dropout>(graph, node.head)) {
@@ -236,8 +259,9 @@ void find_tail(Program::Compiled& c, const std::vector<Node>& nodes) {
       layer.bias = bias->offset;
     }
     layer.relu = node.relu;
+    layer.end = c.builder.span(node.head).second;
     tail.layers.push_back(layer);
-    tail.floats = std::max(tail.floats, c.builder.span(node.head).second);
+    borders.push_back({.node = i});
   }
   for (size_t i = 0; i + 1 < tail.layers.size(); ++i) {
     if (!tail.layers[i].relu) return;
@@ -245,8 +269,9 @@ void find_tail(Program::Compiled& c, const std::vector<Node>& nodes) {
   if (tail.layers.back().relu) return;
   tail.classes = graph.classes();
   tail.smoothing = loss->smoothing;
+  tail.floats = tail.layers.front().end;
   c.tail = std::move(tail);
-  c.tail_node = *linear;
+  c.borders = std::move(borders);
 }
 
 }  // namespace
@@ -265,8 +290,8 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   find_tail(*compiled_, nodes);
   std::vector<Backward> backward;
   for (size_t i = 0; i < nodes.size(); ++i) {
-    if (compiled_->tail && i == compiled_->tail_node) {
-      compiled_->tail_input = b.blocked(graph.layer(nodes[i].head).inputs[0]);
+    if (auto* border = compiled_->border_at(i)) {
+      border->input = b.blocked(graph.layer(nodes[i].head).inputs[0]);
     }
     naming_layer(b, nodes[i], [&] { backward.push_back(emit_node(b, nodes[i])); });
   }
@@ -276,8 +301,8 @@ Program::Program(const model::Graph& graph, const CompileOptions& options)
   b.start_backward();
   for (size_t i = nodes.size(); i-- > 0;) {
     naming_layer(b, nodes[i], backward[i]);
-    if (compiled_->tail && i == compiled_->tail_node) {
-      compiled_->tail_gradient = b.value(graph.layer(nodes[i].head).inputs[0]).gradient;
+    if (auto* border = compiled_->border_at(i)) {
+      border->gradient = b.value(graph.layer(nodes[i].head).inputs[0]).gradient;
     }
   }
   if (output != kNone) {
@@ -314,6 +339,14 @@ int64_t Program::prepared_size() const {
 int64_t Program::largest_layer() const {
   return compiled_->largest_layer;
 }
+Tail Tail::last(int count) const {
+  check(count >= 0 && count <= static_cast<int>(layers.size()), "a tail has so many layers");
+  Tail tail = *this;
+  if (count > 0) tail.layers.erase(tail.layers.begin(), tail.layers.end() - count);
+  tail.floats = tail.layers.front().end;
+  return tail;
+}
+
 const std::optional<Tail>& Program::tail() const {
   return compiled_->tail;
 }

@@ -67,11 +67,15 @@ struct Tail {
     bool relu = false;
     float dropout = 0;  ///< rate, after the ReLU
     model::LayerId dropout_layer = 0;
+    int64_t end = 0;  ///< arena floats before it are this layer's and those after it
   };
   std::vector<Linear> layers;
   int64_t classes = 0;
   float smoothing = 0;
   int64_t floats = 0;  ///< the first ones of the arena are the tail's
+
+  /// Only its last `count` layers; 0: all of them.
+  Tail last(int count) const;
 };
 
 /// Everything outside a lane that one grain's run depends on.
@@ -99,6 +103,7 @@ struct GrainRun {
   /// pass of what comes before it: takes the grain's rows of the tail's input, gives its loss and,
   /// in training (else null), the gradient of these rows. on_layer is not called for the tail.
   std::function<void(const float* rows, GrainResult& result, float* gradient)> handover;
+  int tail_layers = 0;  ///< only so many of the tail's last layers are handed over; 0: all
   /// Called after each instruction, with when it began and ended; slows the run down a little.
   std::function<void(size_t instruction, Seconds begin, Seconds end)> on_instruction;
 };
