@@ -103,7 +103,7 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, int64_t 
   if (options.remote == nullptr) return;
   std::vector<comm::Strip> own;
   for (const auto& strips : strips_) own.push_back(strips[static_cast<size_t>(team.node())]);
-  options.remote->set_strips(own);
+  first_piece_ = options.remote->add_strips(own);
 }
 
 Exchange::~Exchange() {
@@ -385,12 +385,13 @@ comm::Task Exchange::update(Step at, size_t bucket) {
     });
     co_return;
   }
-  const std::span<float> gradient = options_.remote->gradient(bucket);
+  const std::span<float> gradient = options_.remote->gradient(first_piece_ + bucket);
   const int64_t first = strips_[bucket][static_cast<size_t>(team_.node())].begin;
   each_sum(bucket, [gradient, first](size_t /*index*/, const Chunk& chunk, const float* sum) {
     std::copy_n(sum, chunk.end - chunk.begin, gradient.data() + (chunk.begin - first));
   });
-  co_await options_.remote->swap(bucket, context_, !updates(at), node_.model.weights);
+  co_await options_.remote->swap(first_piece_ + bucket, context_, !updates(at),
+                                 node_.model.weights);
 }
 
 /// The sums of this worker's strip, after the part-reduce.

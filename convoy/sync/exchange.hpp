@@ -161,6 +161,7 @@ class Exchange {
   uint64_t steps_ = 0;
   uint64_t updates_ = 0;
   Step at_;
+  size_t first_piece_ = 0;  // at the remote model
 
   // Of the communication thread.
   std::vector<float> workspace_;

@@ -137,16 +137,16 @@ void GroupModel::await(const std::function<bool()>& holds) {
   thread_->rethrow();
 }
 
-void GroupModel::set_strips(const std::vector<comm::Strip>& strips) {
-  check(buckets_.empty(), "buckets are cut once");
-  buckets_.resize(strips.size());
-  for (size_t b = 0; b < strips.size(); ++b) {
-    Bucket& bucket = buckets_[b];
-    bucket.strip = strips[b];
-    bucket.gradient = AlignedBuffer::of_floats(strips[b].size());
+size_t GroupModel::add_strips(const std::vector<comm::Strip>& strips) {
+  check(!lines_made_, "servers know the buckets before the first segment");
+  const size_t first = buckets_.size();
+  for (const comm::Strip& strip : strips) {
+    Bucket& bucket = buckets_.emplace_back();
+    bucket.strip = strip;
+    bucket.gradient = AlignedBuffer::of_floats(strip.size());
     bucket.norms.resize(norms_);
     for (size_t s = 0; s < shards_.size(); ++s) {
-      const comm::Strip floats = both(strips[b], shards_[s]);
+      const comm::Strip floats = both(strip, shards_[s]);
       if (floats.size() == 0) continue;
       auto piece = std::make_unique<Piece>();
       piece->shard = s;
@@ -154,6 +154,7 @@ void GroupModel::set_strips(const std::vector<comm::Strip>& strips) {
       bucket.pieces.push_back(std::move(piece));
     }
   }
+  return first;
 }
 
 std::span<float> GroupModel::gradient(size_t bucket) {

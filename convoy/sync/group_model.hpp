@@ -111,10 +111,11 @@ class GroupModel final : public RemoteModel {
 
   // ---- RemoteModel
   comm::CommThread& thread() override { return *thread_; }
-  void set_strips(const std::vector<comm::Strip>& strips) override;
+  size_t add_strips(const std::vector<comm::Strip>& strips) override;
   std::span<float> gradient(size_t bucket) override;
   comm::Task swap(size_t bucket, optim::StepContext context, bool refused,
                   std::span<float> weights) override;
+  void await(const std::function<bool()>& holds) override;
 
  private:
   struct Call;
@@ -136,7 +137,6 @@ class GroupModel final : public RemoteModel {
   };
 
   void run(const std::string& what, const std::function<comm::Task()>& make);
-  void await(const std::function<bool()>& holds);
   bool serves() const { return shard_ != nullptr; }
   bool coordinates() const { return layout_.servers.front() == world_.rank(); }
   /// True for the one of a group's workers on a host that writes what they share.

@@ -72,7 +72,10 @@ class MergedTail::Server {
 
   Server(comm::Communicator& comm, const engine::Program& program,
          const optim::Optimizer& optimizer, const MergedTailOptions& options)
-      : comm_(comm), program_(program), options_(options), tail_(*program.tail()) {
+      : comm_(comm),
+        program_(program),
+        options_(options),
+        tail_(program.tail()->last(options.tail.layers)) {
     weights_ = AlignedBuffer::of_floats(tail_.floats);
     std::vector<std::span<float>> states;
     for (int i = 0; i < optimizer.state_arrays(); ++i) {
@@ -223,7 +226,7 @@ MergedTail::MergedTail(const Team& world, std::optional<int> group, const engine
       world_(world),
       program_(program),
       options_(options),
-      tail_(*program.tail()),
+      tail_(program.tail()->last(options.tail.layers)),
       weights_(weights),
       states_(std::move(states)),
       takers_(world.gather_numbers(writes ? 1 : 0, "laying out the classifier")),

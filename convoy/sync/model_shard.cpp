@@ -54,27 +54,35 @@ ModelShard::ModelShard(const engine::Program& program, const optim::Optimizer& o
 }
 
 size_t ModelShard::place(int64_t begin) const {
-  const auto found = std::lower_bound(
+  const auto after = std::upper_bound(
       chunks_.begin(), chunks_.end(), begin,
-      [this](size_t chunk, int64_t at) { return updater_.chunks()[chunk].begin < at; });
-  check(found != chunks_.end() && updater_.chunks()[*found].begin == begin,
-        "a piece begins with a chunk of the shard");
-  return static_cast<size_t>(found - chunks_.begin());
+      [this](int64_t at, size_t chunk) { return at < updater_.chunks()[chunk].begin; });
+  check(after != chunks_.begin() && begin < updater_.chunks()[*std::prev(after)].end,
+        "a piece is of the shard");
+  return static_cast<size_t>(after - chunks_.begin()) - 1;
+}
+
+bool ModelShard::begins_chunk(int64_t begin) const {
+  return updater_.chunks()[chunks_[place(begin)]].begin == begin;
 }
 
 int64_t ModelShard::version_of(const comm::Strip& floats) const {
-  return versions_[place(floats.begin)];
+  if (begins_chunk(floats.begin)) return versions_[place(floats.begin)];
+  const auto found = odd_versions_.find(floats.begin);
+  return found == odd_versions_.end() ? 0 : found->second;
 }
 
 void ModelShard::update(const comm::Strip& floats, const optim::StepContext& context,
                         std::span<const float> gradient, int64_t version) {
-  const size_t first = place(floats.begin);
-  staleness_.record(versions_[first] - version);
-  for (size_t i = first; i < chunks_.size(); ++i) {
+  staleness_.record(version_of(floats) - version);
+  if (!begins_chunk(floats.begin)) ++odd_versions_[floats.begin];
+  for (size_t i = place(floats.begin); i < chunks_.size(); ++i) {
     const Chunk& chunk = updater_.chunks()[chunks_[i]];
     if (chunk.begin >= floats.end) break;
-    updater_.update(chunks_[i], gradient.data() + (chunk.begin - floats.begin), context);
-    ++versions_[i];
+    const int64_t begin = std::max(chunk.begin, floats.begin);
+    updater_.update(chunks_[i], begin, std::min(chunk.end, floats.end),
+                    gradient.data() + (begin - floats.begin), context);
+    if (begin == chunk.begin) ++versions_[i];
   }
 }
 

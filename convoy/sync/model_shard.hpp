@@ -49,12 +49,15 @@ class ModelShard {
   void add(int worker, const Push& push);
 
   // ---- piece by piece: pieces have versions of their own (shard_lines.hpp)
-  /// Floats of the arena, whole chunks of the shard.
+  // Pieces are floats of the shard. Whoever cuts it otherwise than at the beginnings of chunks does
+  // so alike in all groups.
   std::span<float> weights(const comm::Strip& floats) {
     return comm::at(buffers_.front().floats(), floats);
   }
-  /// Updates made to the first chunk of a piece.
+  /// Updates made to the beginning of a piece.
   int64_t version_of(const comm::Strip& floats) const;
+  /// True if a chunk begins there.
+  bool begins_chunk(int64_t begin) const;
   /// One update by the gradient of a piece, computed from its weights of `version`.
   void update(const comm::Strip& floats, const optim::StepContext& context,
               std::span<const float> gradient, int64_t version);
@@ -68,7 +71,7 @@ class ModelShard {
   Staleness take_staleness() { return std::exchange(staleness_, {}); }
 
  private:
-  /// Of the shard's chunks, the one that begins there.
+  /// Of the shard's chunks, the one that this float is in.
   size_t place(int64_t begin) const;
   void update();
   std::span<const float> part(const Push& push, const Chunk& chunk) const;
@@ -80,8 +83,9 @@ class ModelShard {
   // shard, takes memory.
   std::vector<AlignedBuffer> buffers_;
   Updater updater_;
-  std::vector<size_t> chunks_;     // of the shard
-  std::vector<int64_t> versions_;  // of those, piece by piece
+  std::vector<size_t> chunks_;               // of the shard
+  std::vector<int64_t> versions_;            // of those, piece by piece
+  std::map<int64_t, int64_t> odd_versions_;  // of pieces that begin within a chunk, by where
   std::map<int, Push> waiting_;
   std::vector<float> sums_;  // of a chunk
   int64_t version_ = 0;

@@ -119,9 +119,10 @@ void ShardLines::watch_momentum() {
 
 /// After an update by this desk's gradient.
 void ShardLines::watch(const Desk& desk) {
+  if (!shard_.begins_chunk(desk.line.floats.begin)) return;
   for (Watched& w : watched_) {
     const comm::Strip chunk = shard_.floats(w.chunk);
-    if (chunk.begin < desk.line.floats.begin || chunk.begin >= desk.line.floats.end) continue;
+    if (chunk.begin < desk.line.floats.begin || chunk.end > desk.line.floats.end) continue;
     w.meter.moved(shard_.weights(chunk));
     const auto at = static_cast<size_t>(chunk.begin - desk.line.floats.begin);
     const std::span<const float> gradient =

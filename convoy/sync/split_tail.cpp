@@ -17,8 +17,9 @@ constexpr int kLabelsTag = 2;
 constexpr int kColumnsTag = 3;  // and so many more as there are layers
 constexpr int kGradientTag = 100;
 constexpr int kInputTag = 200;
-constexpr int kCopiesTag = 300;
+constexpr int kCopiesTag = 1;  // of collectives, and so many more
 constexpr int kShareTag = 400;
+constexpr int kRenewTag = 10000;  // behind those
 
 std::span<float> first(std::vector<float>& values, int64_t count) {
   if (static_cast<int64_t>(values.size()) < count) values.resize(static_cast<size_t>(count));
@@ -78,7 +79,7 @@ SplitTail::SplitTail(std::vector<int> team, int place, const engine::Program& pr
       program_(program),
       optimizer_(optimizer),
       options_(options),
-      tail_(*program.tail()),
+      tail_(program.tail()->last(options.layers)),
       kernels_(engine::select_kernels()),
       weights_(weights),
       states_(std::move(states)) {
@@ -107,6 +108,9 @@ SplitTail::SplitTail(comm::Communicator& workers, const engine::Program& program
     const auto found =
         std::ranges::find(workers.hosts(), workers.hosts()[static_cast<size_t>(rank)]);
     takes_.push_back(found - workers.hosts().begin() == rank);
+  }
+  if (options.remote != nullptr && (!copies_ || copies_->rank() == 0)) {
+    first_piece_ = options.remote->add_strips(own_strips());
   }
 }
 
@@ -145,6 +149,7 @@ void SplitTail::begin_step() {
 }
 
 void SplitTail::run_round(const std::vector<Place>& places) {
+  settle();
   const int64_t grain = program_.grain();
   const int64_t inputs = tail_.layers.front().inputs;
   const auto rows = static_cast<int64_t>(places.size()) * grain;
@@ -458,24 +463,79 @@ comm::Task SplitTail::reduce_rows(const std::vector<int64_t>& rows, int64_t leng
   }
 }
 
-/// Over the copies, in their order; everybody gets the sum.
-comm::Task SplitTail::sum_copies(std::span<float> values, int tag) {
-  const int n = copies_->size();
-  std::vector<std::vector<float>> theirs(static_cast<size_t>(n));
+/// Arena floats of the slices: weights and bias of each layer.
+std::vector<comm::Strip> SplitTail::own_strips() const {
+  std::vector<comm::Strip> strips;
+  for (const auto& layer : layers_) {
+    const engine::Tail::Linear& of = layer->of;
+    strips.push_back(
+        {of.weight + layer->own.first * of.inputs, of.weight + layer->own.last * of.inputs});
+    if (of.bias < 0) continue;
+    strips.push_back({of.bias + layer->own.first, of.bias + layer->own.last});
+  }
+  return strips;
+}
+
+/// All copies have the sums of their gradients: the first hands them over.
+void SplitTail::push(const optim::StepContext& context) {
+  swapping_ = true;
+  if (copies_ && copies_->rank() > 0) return;
+  swapped_ = false;
+  RemoteModel& remote = *options_.remote;
+  size_t piece = first_piece_;
+  for (const auto& layer : layers_) {
+    std::ranges::copy(layer->weights, remote.gradient(piece++).begin());
+    if (layer->of.bias >= 0) std::ranges::copy(layer->bias, remote.gradient(piece++).begin());
+  }
+  remote.thread().post("swapping the classifier", [this, context] { return swap_all(context); });
+}
+
+comm::Task SplitTail::swap_all(optim::StepContext context) {
+  comm::Tasks all;
+  const size_t pieces = own_strips().size();
+  for (size_t i = 0; i < pieces; ++i) {
+    all.add(options_.remote->swap(first_piece_ + i, context, false, weights_));
+  }
+  co_await std::move(all);
+  swapped_.store(true, std::memory_order_release);
+}
+
+void SplitTail::settle() {
+  if (!std::exchange(swapping_, false)) return;
+  if (!copies_ || copies_->rank() == 0) {
+    options_.remote->await([this] { return swapped_.load(std::memory_order_acquire); });
+  }
+  if (copies_) wait(renew_copies(), "renewing the classifier's copies");
+}
+
+/// The first copy has new weights. Others on its host see them, and only need to know.
+comm::Task SplitTail::renew_copies() {
+  const auto& hosts = copies_->hosts();
+  const auto sees = [&](int copy) { return hosts[static_cast<size_t>(copy)] == hosts.front(); };
+  const std::vector<comm::Strip> strips = own_strips();
+  const std::byte news{1};
+  std::byte heard{};
   comm::Requests requests;
-  for (int c = 0; c < n; ++c) {
-    if (c == copies_->rank() || values.empty()) continue;
-    requests.add(
-        copies_->receive(c, tag,
-                         std::as_writable_bytes(first(theirs[static_cast<size_t>(c)],
-                                                      static_cast<int64_t>(values.size())))));
-    requests.add(copies_->send(c, tag, std::as_bytes(values)));
+  if (copies_->rank() == 0) {
+    for (int c = 1; c < copies_->size(); ++c) {
+      if (sees(c)) {
+        requests.add(copies_->send(c, kRenewTag, {&news, 1}));
+        continue;
+      }
+      for (const comm::Strip& s : strips) {
+        if (s.size() == 0) continue;
+        requests.add(copies_->send(c, kRenewTag, std::as_bytes(comm::at(weights_, s))));
+      }
+    }
+  } else if (sees(copies_->rank())) {
+    requests.add(copies_->receive(0, kRenewTag, {&heard, 1}));
+  } else {
+    for (const comm::Strip& s : strips) {
+      if (s.size() == 0) continue;
+      requests.add(copies_->receive(0, kRenewTag, std::as_writable_bytes(comm::at(weights_, s))));
+    }
   }
   co_await std::move(requests);
-  std::vector<float>& own = theirs[static_cast<size_t>(copies_->rank())];
-  own.assign(values.begin(), values.end());
-  std::ranges::copy(theirs.front(), values.begin());
-  for (int c = 1; c < n; ++c) add(theirs[static_cast<size_t>(c)], values);
 }
 
 void SplitTail::update(const optim::StepContext& context) {
@@ -486,10 +546,11 @@ void SplitTail::update(const optim::StepContext& context) {
     Layer& layer = *layers_[l];
     if (copies_) {
       const int tag = kCopiesTag + 2 * static_cast<int>(l);
-      wait(sum_copies(layer.weights, tag), "summing gradients of the classifier's copies");
-      wait(sum_copies(layer.bias, tag + 1), "summing gradients of the classifier's copies");
+      const char* what = "summing gradients of the classifier's copies";
+      wait(comm::direct_allreduce(*copies_, layer.weights, tag), what);
+      wait(comm::direct_allreduce(*copies_, layer.bias, tag + 1), what);
     }
-    if (!updates_) continue;
+    if (!updates_ || options_.remote != nullptr) continue;
     const auto apply = [&](int64_t offset, int64_t begin, std::span<const float> gradient) {
       const auto tensor = std::ranges::find_if(
           tensors, [&](const engine::Tensor& t) { return t.offset == offset; });
@@ -503,9 +564,12 @@ void SplitTail::update(const optim::StepContext& context) {
     apply(layer.of.weight, layer.of.weight + layer.own.first * layer.of.inputs, layer.weights);
     if (layer.of.bias >= 0) apply(layer.of.bias, layer.of.bias + layer.own.first, layer.bias);
   }
+  if (options_.remote != nullptr) push(context);
 }
 
 void SplitTail::collect(bool states) {
+  settle();
+  if (options_.remote != nullptr) return;  // which brings the model to all itself
   wait(share(weights_), "collecting the classifier");
   for (const std::span<float> s : states_) {
     if (states) wait(share(s), "collecting the classifier");

@@ -11,7 +11,10 @@
 //                         lanes
 //
 // Weights stay where the arena has them, which is complete on every worker only after collect().
+// Where groups train against servers (RemoteModel), each slice's gradient goes to these, and its
+// new weights come while the next step's forward pass has begun.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -23,6 +26,7 @@
 #include "convoy/comm/task.hpp"
 #include "convoy/engine/program.hpp"
 #include "convoy/optim/optimizer.hpp"
+#include "convoy/sync/remote_model.hpp"
 #include "convoy/sync/tail_part.hpp"
 
 namespace convoy::sync {
@@ -43,6 +47,9 @@ struct SplitTailOptions {
   uint64_t seed = 1;
   bool decay_all = true;
   Seconds deadline{60};
+  int layers = 0;  ///< of the tail, the last ones; 0: all
+  /// Updates the slices instead of their workers; must outlive it.
+  RemoteModel* remote = nullptr;
 };
 
 class SplitTail final : public TailPart {
@@ -72,6 +79,8 @@ class SplitTail final : public TailPart {
 
   void update(const optim::StepContext& context) override;
   bool meets_after_update() const override { return copies_ != nullptr; }
+  /// With a remote model: until the slices' new weights are here.
+  void settle() override;
   void collect(bool states) override;
 
   comm::Traffic sent() const { return team_ ? team_->sent() : comm::Traffic{}; }
@@ -96,8 +105,11 @@ class SplitTail final : public TailPart {
   comm::Task gather_columns(size_t layer, int64_t rows);
   comm::Task reduce_columns(size_t layer, int64_t rows);
   comm::Task reduce_rows(const std::vector<int64_t>& rows, int64_t length);
-  comm::Task sum_copies(std::span<float> values, int tag);
   comm::Task share(std::span<float> arena);
+  std::vector<comm::Strip> own_strips() const;
+  void push(const optim::StepContext& context);
+  comm::Task swap_all(optim::StepContext context);
+  comm::Task renew_copies();
   void wait(comm::Task task, const char* what);
 
   const engine::Program& program_;
@@ -110,7 +122,10 @@ class SplitTail final : public TailPart {
   std::unique_ptr<comm::Communicator> team_;    // with all slices, by slice; null: alone
   std::unique_ptr<comm::Communicator> copies_;  // of the same slice; null: one copy
   bool updates_ = true;                         // not another copy on this host
-  std::vector<bool> takes_;                     // by member: it is the first worker of its host
+  size_t first_piece_ = 0;                      // at the remote model
+  bool swapping_ = false;  // new weights of the remote model are on their way to all copies
+  std::atomic<bool> swapped_{false};  // and have arrived at the first
+  std::vector<bool> takes_;           // by member: it is the first worker of its host
   std::vector<std::unique_ptr<Layer>> layers_;
 
   // Of the round.

@@ -90,7 +90,7 @@ Stepper::Stepper(const engine::Program& program, const optim::Optimizer& optimiz
     check(program.tail().has_value(), "the network ends in linear layers");
     check(options.clip_norm == 0 && !optimizer.needs_norms() && !options.measure_noise,
           "nobody knows the norm of a gradient that is computed in several places");
-    update.first = program.tail()->floats;
+    update.first = program.tail()->last(options.tail_layers).floats;
     tail_ = options.make_tail(node_->model);
   }
   updater_ = std::make_unique<Updater>(program, optimizer, update, node_->model);
@@ -214,6 +214,7 @@ void Stepper::prepare_layer(int64_t begin) {
 
 void Stepper::settle() {
   if (exchange_) exchange_->settle();
+  if (tail_) tail_->settle();
   crew_.run([&](int) {
     for (size_t i = 0; i < preparations_.size(); ++i) prepare(i);
   });
@@ -305,6 +306,7 @@ void Stepper::run_each_grain(int lane, int64_t step, GrainSource& source) {
       };
     }
     if (tail_) {
+      run.tail_layers = options_.tail_layers;
       run.handover = [&](const float* rows, engine::GrainResult& result, float* gradient) {
         const Seconds before = now();
         tail_->handover(rows, run.labels, g, result, gradient);

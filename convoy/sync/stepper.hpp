@@ -62,6 +62,7 @@ struct StepperOptions {
   /// Makes what computes the linear layers at the end of the network instead of the lanes, from the
   /// arenas of the host; empty: they are like any others.
   std::function<std::unique_ptr<TailPart>(const ModelArrays& arrays)> make_tail;
+  int tail_layers = 0;     ///< only so many of the last ones; 0: all
   Trace* trace = nullptr;  ///< gets what lanes and the exchange do
 
   bool balances() const { return !most_shares.empty(); }

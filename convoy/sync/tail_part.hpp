@@ -37,6 +37,8 @@ class TailPart {
   /// arena, and meet afterwards if that says so.
   virtual void update(const optim::StepContext& context) = 0;
   virtual bool meets_after_update() const = 0;
+  /// Waits until nothing of an update is under way.
+  virtual void settle() {}
   /// Brings the tail's weights to every worker and, with `states`, the optimizer's state. Workers
   /// of one host meet afterwards.
   virtual void collect(bool states) = 0;

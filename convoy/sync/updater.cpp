@@ -57,23 +57,28 @@ double Updater::gradient_norm() const {
   return std::sqrt(std::accumulate(gradient_norm2_.begin(), gradient_norm2_.end(), 0.0));
 }
 
-void Updater::update_statistics(const Chunk& chunk, const float* sum) {
-  const float momentum = statistic_momentum_[chunk.tensor];
+void Updater::update_statistics(size_t tensor, int64_t begin, int64_t end, const float* sum) {
+  const float momentum = statistic_momentum_[tensor];
   const float each = momentum / static_cast<float>(options_.grains);
   float* running = arrays_.weights.data();
-  for (int64_t i = chunk.begin; i < chunk.end; ++i) {
-    running[i] = (1 - momentum) * running[i] + each * sum[i - chunk.begin];
+  for (int64_t i = begin; i < end; ++i) {
+    running[i] = (1 - momentum) * running[i] + each * sum[i - begin];
   }
 }
 
 void Updater::update(size_t index, const float* sum, const optim::StepContext& context) {
-  const Chunk& chunk = chunks_[index];
-  if (program_.arena().tensors()[chunk.tensor].kind != engine::Kind::parameter) {
-    update_statistics(chunk, sum);
+  update(index, chunks_[index].begin, chunks_[index].end, sum, context);
+}
+
+void Updater::update(size_t index, int64_t begin, int64_t end, const float* sum,
+                     const optim::StepContext& context) {
+  const size_t tensor = chunks_[index].tensor;
+  if (program_.arena().tensors()[tensor].kind != engine::Kind::parameter) {
+    update_statistics(tensor, begin, end, sum);
     return;
   }
-  optimizer_.update(context, segments_[chunk.tensor], static_cast<int64_t>(chunk.tensor),
-                    chunk.begin, chunk.end, arrays_.weights.data(), sum, states_);
+  optimizer_.update(context, segments_[tensor], static_cast<int64_t>(tensor), begin, end,
+                    arrays_.weights.data(), sum, states_);
 }
 
 }  // namespace convoy::sync

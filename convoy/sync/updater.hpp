@@ -45,9 +45,12 @@ class Updater {
   /// After context(): the norm of the whole gradient.
   double gradient_norm() const;
   void update(size_t index, const float* sum, const optim::StepContext& context);
+  /// Only floats [begin, end) of it.
+  void update(size_t index, int64_t begin, int64_t end, const float* sum,
+              const optim::StepContext& context);
 
  private:
-  void update_statistics(const Chunk& chunk, const float* sum);
+  void update_statistics(size_t tensor, int64_t begin, int64_t end, const float* sum);
 
   const engine::Program& program_;
   const optim::Optimizer& optimizer_;

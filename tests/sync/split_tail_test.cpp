@@ -85,7 +85,7 @@ struct Outcome {
   std::vector<float> weights;   ///< of the tail, after an update
 };
 
-Outcome alone(const Graph& graph) {
+Outcome alone(const Graph& graph, int layers = 0) {
   Model model(graph);
   const Batch batch(graph);
   const int64_t size = model.program->arena().size();
@@ -99,7 +99,7 @@ Outcome alone(const Graph& graph) {
     outcome.correct += r.correct;
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += gradient.floats()[i];
   }
-  const int64_t tail = model.program->tail()->floats;
+  const int64_t tail = model.program->tail()->last(layers).floats;
   outcome.gradient.assign(sum.begin() + tail, sum.end());
   const UpdateOptions options{kBatch / kGrain, false, 0, false};
   ModelArrays arrays;
@@ -118,6 +118,7 @@ Outcome alone(const Graph& graph) {
 struct Setting {
   std::vector<std::vector<GrainRange>> lanes;  ///< by worker
   int copies = 1;
+  int layers = 0;  ///< of the tail; 0: all
 };
 
 /// Of all rounds of a step.
@@ -154,6 +155,8 @@ Outcome split(const Graph& graph, const Setting& setting) {
         const int64_t size = model.program->arena().size();
         SplitTailOptions options;
         options.copies = setting.copies;
+        options.layers = setting.layers;
+        const engine::Tail split = model.program->tail()->last(setting.layers);
         options.batch = kBatch;
         options.decay_all = false;
         SplitTail tail(world, *model.program, *model.optimizer, options, model.weights.floats(),
@@ -164,6 +167,7 @@ Outcome split(const Graph& graph, const Setting& setting) {
           AlignedBuffer gradient = AlignedBuffer::of_floats(size);
           for (int64_t g = range.first; g < range.last; ++g) {
             engine::GrainRun run = batch.run(*model.program, g, gradient.floats().data());
+            run.tail_layers = setting.layers;
             run.handover = [&](const float* rows, engine::GrainResult& result, float* d) {
               tail.handover(rows, run.labels, g, result, d);
             };
@@ -172,7 +176,7 @@ Outcome split(const Graph& graph, const Setting& setting) {
             all.loss += r.loss;
             all.correct += r.correct;
             const std::span<const float> body =
-                gradient.floats().subspan(static_cast<size_t>(model.program->tail()->floats));
+                gradient.floats().subspan(static_cast<size_t>(split.floats));
             all.gradient.resize(body.size());
             for (size_t i = 0; i < body.size(); ++i) all.gradient[i] += body[i];
           }
@@ -183,14 +187,13 @@ Outcome split(const Graph& graph, const Setting& setting) {
         }
         for (std::thread& t : threads) t.join();
         tail.finish();
-        expect_the_traffic_foreseen(tail, setting, *model.program->tail(), world.rank());
+        expect_the_traffic_foreseen(tail, setting, split, world.rank());
         optim::StepContext context;
         context.step = kStep;
         context.learning_rate = 0.1;
         tail.update(context);
         tail.collect(true);
-        const auto weights =
-            model.weights.floats().first(static_cast<size_t>(model.program->tail()->floats));
+        const auto weights = model.weights.floats().first(static_cast<size_t>(split.floats));
         const std::lock_guard lock(mutex);
         if (all.weights.empty()) all.weights.assign(weights.begin(), weights.end());
         EXPECT_TRUE(std::ranges::equal(all.weights, weights)) << "all collect the same";
@@ -226,6 +229,20 @@ TEST(SplitTail, ComputesWhatALaneComputesByItself) {
       const Outcome several = split(graph, settings[i]);
       EXPECT_NEAR(several.loss, one.loss, 1e-5 * one.loss);
       EXPECT_EQ(several.correct, one.correct);
+      expect_close(several.gradient, one.gradient);
+      expect_close(several.weights, one.weights);
+    }
+  }
+}
+
+TEST(SplitTail, MayBeOnlyTheLastOfTheLinearLayers) {
+  for (const float dropout : {0.0F, 0.4F}) {
+    const Graph graph = with_tail(dropout);
+    for (const int layers : {1, 2, 3}) {
+      SCOPED_TRACE(testing::Message() << layers << " layers, dropout " << dropout);
+      const Outcome one = alone(graph, layers);
+      const Outcome several = split(graph, {{{{0, 2}}, {{2, 4}}, {{4, 6}}}, 1, layers});
+      EXPECT_NEAR(several.loss, one.loss, 1e-5 * one.loss);
       expect_close(several.gradient, one.gradient);
       expect_close(several.weights, one.weights);
     }
