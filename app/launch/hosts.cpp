@@ -88,6 +88,18 @@ std::vector<Host> parse_hosts(const std::string& text) {
   return hosts;
 }
 
+std::vector<Host> without_workers(std::vector<Host> hosts, const std::vector<int>& gone) {
+  int rank = 0;
+  for (Host& host : hosts) {
+    const int first = rank;
+    rank += host.slots;
+    host.slots -= static_cast<int>(
+        std::ranges::count_if(gone, [&](int r) { return r >= first && r < rank; }));
+  }
+  std::erase_if(hosts, [](const Host& host) { return host.slots == 0; });
+  return hosts;
+}
+
 int worker_count(const std::vector<Host>& hosts) {
   return std::accumulate(hosts.begin(), hosts.end(), 0,
                          [](int sum, const Host& host) { return sum + host.slots; });

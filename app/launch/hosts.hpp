@@ -23,6 +23,9 @@ std::vector<Host> parse_hosts(const std::string& text);
 /// workers than slots.
 std::vector<Host> place_workers(std::optional<int> workers, std::vector<Host> hosts);
 
+/// The places that are left without those of some workers, counted as they are placed.
+std::vector<Host> without_workers(std::vector<Host> hosts, const std::vector<int>& gone);
+
 /// All workers of a placement.
 int worker_count(const std::vector<Host>& hosts);
 

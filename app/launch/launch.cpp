@@ -57,6 +57,19 @@ void refuse_within_a_launch() {
       "would start more in each; leave them out (mpirun and srun: -n says how many workers)");
 }
 
+/// Ranks go to hosts in their order, each filled before the next (app/launch/mpirun.hpp).
+std::vector<int> dead_workers(const std::vector<Host>& hosts, const SupervisedEnd& end) {
+  std::vector<int> dead;
+  int rank = 0;
+  for (const Host& host : hosts) {
+    const bool lost = std::ranges::count(end.lost_hosts, host.name) > 0;
+    for (int slot = 0; slot < host.slots; ++slot, ++rank) {
+      if (lost || end.killed == rank) dead.push_back(rank);
+    }
+  }
+  return dead;
+}
+
 /// IPv6 addresses of this machine become a name, as Open MPI takes none.
 std::vector<Host> named_for_mpirun(std::vector<Host> hosts) {
   for (Host& host : hosts) {
@@ -118,9 +131,10 @@ std::vector<std::string> without_launch_options(int argc, const char* const* arg
   return kept;
 }
 
-int launch(const LaunchOptions& options, const std::vector<std::string>& arguments) {
+int launch(const LaunchOptions& options, const std::vector<std::string>& arguments,
+           const GoOn& without) {
   refuse_within_a_launch();
-  const std::vector<Host> hosts = place_workers(
+  std::vector<Host> hosts = place_workers(
       options.workers, options.hosts ? parse_hosts(*options.hosts) : std::vector<Host>());
   const std::string executable = std::filesystem::read_symlink("/proc/self/exe").string();
   const std::vector<std::string> variables = environment();
@@ -131,18 +145,26 @@ int launch(const LaunchOptions& options, const std::vector<std::string>& argumen
   settings.agent = options.agent;
   settings.names = own_names(variables);
   settings.more = split_words(options.mpirun_args, kMpirunArgs);
-  std::vector<std::string> program = {executable};
-  program.insert(program.end(), arguments.begin(), arguments.end());
-  const std::vector<std::string> command =
-      mpirun_command(named_for_mpirun(hosts), settings, program);
-  if (options.dry_run) {
-    fmt::print("{}\n", quoted(command));
-    return 0;
-  }
   const Needed needed{executable, "convoy " + version(), std::filesystem::current_path().string()};
-  check_hosts(hosts, needed, options.agent);
-  std::fflush(stdout);
-  return supervise(command, variables);
+  for (std::vector<std::string> given = arguments;;) {
+    std::vector<std::string> program = {executable};
+    program.insert(program.end(), given.begin(), given.end());
+    const std::vector<std::string> command =
+        mpirun_command(named_for_mpirun(hosts), settings, program);
+    if (options.dry_run) {
+      fmt::print("{}\n", quoted(command));
+      return 0;
+    }
+    check_hosts(hosts, needed, options.agent);
+    std::fflush(stdout);
+    const SupervisedEnd end = supervise(command, variables);
+    const std::vector<int> dead = dead_workers(hosts, end);
+    if (dead.empty() || !without) return end.code;
+    const std::optional<Continuation> next = without({worker_count(hosts), dead});
+    if (!next) return end.code;
+    hosts = place_workers(next->workers, without_workers(hosts, dead));
+    given = next->arguments;
+  }
 }
 
 }  // namespace convoy::app

@@ -13,6 +13,7 @@
 // Workers print to a pseudo-terminal of mpirun's, whatever the user's stdout is. What that is, the
 // launcher tells them in the variable CONVOY_TERMINAL: 1 for a terminal, 0 for anything else.
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,6 +43,19 @@ std::vector<std::string> without_launch_options(int argc, const char* const* arg
 /// Starts this program with `arguments` as the workers, and waits for them; returns the exit code
 /// (app/launch/supervise.hpp). Refuses, before anything is started, what cannot work, and a launch
 /// from within one.
-int launch(const LaunchOptions& options, const std::vector<std::string>& arguments);
+///
+/// `without`: says with which arguments those go on that are left when some have died, or none to
+/// end there; it may lower how many they are. Null: the death of one is the end.
+struct Survivors {
+  int workers = 0;        ///< of this launch
+  std::vector<int> dead;  ///< ranks among them
+};
+struct Continuation {
+  int workers = 0;
+  std::vector<std::string> arguments;
+};
+using GoOn = std::function<std::optional<Continuation>(const Survivors& left)>;
+int launch(const LaunchOptions& options, const std::vector<std::string>& arguments,
+           const GoOn& without = nullptr);
 
 }  // namespace convoy::app

@@ -21,8 +21,6 @@
 #include "convoy/base/text.hpp"
 #include "convoy/base/units.hpp"
 
-#include "app/launch/noise.hpp"
-
 namespace convoy::app {
 namespace {
 
@@ -73,7 +71,7 @@ class Supervisor {
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  int run();
+  SupervisedEnd run();
 
  private:
   [[noreturn]] void become_child(char** argv, char** envp, const sigset_t& mask);
@@ -85,6 +83,7 @@ class Supervisor {
   void end_orphans();
   void report() const;
   int exit_code() const;
+  std::optional<int> killed() const;
 
   int signals_ = -1;                // a signalfd
   std::array<int, 2> err_{-1, -1};  // mpirun's stderr
@@ -147,13 +146,13 @@ void Supervisor::become_child(char** argv, char** envp, const sigset_t& mask) {
   ::_exit(1);
 }
 
-int Supervisor::run() {
+SupervisedEnd Supervisor::run() {
   while (!status_) wait_for_something();
   end_orphans();
   read_stderr();
   if (!kill_) say(filter_.rest());
   report();
-  return exit_code();
+  return {exit_code(), killed(), filter_.lost_hosts()};
 }
 
 void Supervisor::wait_for_something() {
@@ -255,7 +254,7 @@ void Supervisor::report() const {
   const std::optional<WorkerEnd>& end = filter_.first_end();
   if (!end || kill_) return;
   const std::string where = end->host.empty() ? "" : " on " + end->host;
-  if (end->signal != 0 && !(asked_ != 0 && end->signal == kStopSignal)) {
+  if (killed()) {
     say(fmt::format(
         "convoy: worker {}{} was killed by signal {} (SIG{}: {}){}\n", end->rank, where,
         end->signal, ::sigabbrev_np(end->signal), ::strsignal(end->signal),
@@ -267,6 +266,13 @@ void Supervisor::report() const {
       std::find(kExplained.begin(), kExplained.end(), end->code) == kExplained.end()) {
     say(fmt::format("convoy: worker {}{} ended with exit code {}\n", end->rank, where, end->code));
   }
+}
+
+std::optional<int> Supervisor::killed() const {
+  const std::optional<WorkerEnd>& end = filter_.first_end();
+  if (!end || kill_ || end->signal == 0) return std::nullopt;
+  if (asked_ != 0 && end->signal == kStopSignal) return std::nullopt;
+  return end->rank;
 }
 
 int Supervisor::exit_code() const {
@@ -283,7 +289,7 @@ int Supervisor::exit_code() const {
 
 }  // namespace
 
-int supervise(std::vector<std::string> command, std::vector<std::string> variables) {
+SupervisedEnd supervise(std::vector<std::string> command, std::vector<std::string> variables) {
   return Supervisor(std::move(command), std::move(variables)).run();
 }
 

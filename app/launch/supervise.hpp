@@ -3,8 +3,11 @@
 // our exit code, and nothing that it started stays behind.
 
 #include <csignal>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "app/launch/noise.hpp"
 
 namespace convoy::app {
 
@@ -19,8 +22,13 @@ constexpr int kStopSignal = SIGUSR1;
 /// The first SIGINT or SIGTERM asks the workers to save and stop, a second one kills them. If this
 /// process is killed, mpirun ends the workers; if mpirun is killed, this process does.
 ///
-/// Returns 0 (done), 1 (failed, a worker killed included), 2 (wrong input), or 128 + the signal
-/// that stopped it.
-int supervise(std::vector<std::string> command, std::vector<std::string> variables);
+struct SupervisedEnd {
+  /// 0 (done), 1 (failed, a worker killed included), 2 (wrong input), or 128 + the signal that
+  /// stopped it.
+  int code = 0;
+  std::optional<int> killed;            ///< the first worker that a signal ended, unasked
+  std::vector<std::string> lost_hosts;  ///< that do not answer any more
+};
+SupervisedEnd supervise(std::vector<std::string> command, std::vector<std::string> variables);
 
 }  // namespace convoy::app
