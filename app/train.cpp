@@ -105,6 +105,7 @@ void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem:
                          team.name(team.rank()), describe_cores(p.planned.plan));
     const int64_t idle = team.size() - p.planned.plan.batch / p.planned.plan.grain;
     batch += fmt::format("        {}\n", describe_mode(p.job.sync));
+    for (const std::string& line : p.spread.reasons) batch += fmt::format("        {}\n", line);
     if (idle > 0 && p.job.sync.shares.empty()) {
       batch +=
           fmt::format("        {} of {} workers have nothing to do: there are more than grains\n",
@@ -280,8 +281,81 @@ class Sitting {
   std::FILE* out_ = stdout;
 };
 
+/// The words of a call without an option and its value, wherever it stands.
+Arguments without_option(const Arguments& words, const std::string& name) {
+  Arguments kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(name + "=")) continue;
+    if (words[i] == name) {
+      ++i;
+      continue;
+    }
+    kept.push_back(words[i]);
+  }
+  return kept;
+}
+
+/// cluster.tolerate: where workers die, the groups that are left go on from the last checkpoint.
+class Tolerance {
+ public:
+  Tolerance(const TrainArguments& a, const job::Job& job, const Arguments& called)
+      : cluster_(job.cluster), called_(called) {
+    folder_ = a.resume.empty() ? a.run_folder : a.resume;
+    if (!folder_.empty()) return;
+    const std::string model = job.model.IsScalar() ? job.model.Scalar() : "run";
+    folder_ = train::default_run_folder(model, std::time(nullptr)).string();
+    called_.insert(called_.end(), {"--run", folder_});
+  }
+
+  /// What the first launch is called with.
+  const Arguments& called() const { return called_; }
+
+  std::optional<Continuation> go_on(const Survivors& of) {
+    int64_t servers = cluster_.own_servers ? std::max<int64_t>(1, cluster_.servers) : 0;
+    const int64_t groups = std::max<int64_t>(1, cluster_.groups);
+    const int64_t each = std::max<int64_t>(1, (of.workers - servers) / groups);
+    for (const int rank : of.dead) {
+      if (rank >= of.workers - servers && servers > 1) --servers;
+    }
+    const int64_t left = of.workers - static_cast<int64_t>(of.dead.size());
+    cluster_.groups = (left - servers) / each;
+    if (cluster_.groups < 1 || !std::filesystem::exists(folder_)) return std::nullopt;
+    if (cluster_.own_servers && cluster_.servers > 0) cluster_.servers = servers;
+    const auto workers = static_cast<int>(cluster_.groups * each + servers);
+    say(stderr, fmt::format("convoy: cluster.tolerate: {} of {} go on from the last checkpoint\n",
+                            plural(cluster_.groups, "group"), plural(each, "worker")));
+    return Continuation{workers, resuming()};
+  }
+
+ private:
+  Arguments resuming() const {
+    Arguments words = without_option(without_option(called_, "--run"), "--resume");
+    // The job file stands where it stood: its settings hold for what is left of the training.
+    words.insert(words.end(),
+                 {"--resume", folder_, "--set", fmt::format("cluster.groups={}", cluster_.groups),
+                  "--set", fmt::format("cluster.servers={}", cluster_.servers)});
+    return words;
+  }
+
+  job::Cluster cluster_;
+  Arguments called_;
+  std::string folder_;
+};
+
+int launch_training(const TrainArguments& a, const Arguments& called) {
+  const bool readable = !a.job.empty() || !a.resume.empty();
+  if (!readable) return launch(a.launch, called);  // workers say what is missing
+  const std::filesystem::path file =
+      a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
+  const job::Job job = job::read_job(file, a.set);
+  if (!job.cluster.tolerate) return launch(a.launch, called);
+  Tolerance tolerance(a, job, called);
+  return launch(a.launch, tolerance.called(),
+                [&](const Survivors& left) { return tolerance.go_on(left); });
+}
+
 int train_verb(const TrainArguments& a, const Arguments& called) {
-  if (wanted(a.launch)) return launch(a.launch, called);
+  if (wanted(a.launch)) return launch_training(a, called);
   if (!comm::started_by_launcher()) {
     sync::Team team;
     return Sitting(a, team).run();

@@ -355,11 +355,13 @@ std::vector<Field> machine() {
        .help = "How many groups of workers train without waiting for each other.",
        .more = "Each trains on batches of its own, of train.batch samples, and updates the model, which "
                "servers own. 1: all step together; as many as workers: nobody waits for anybody "
-               "(docs/groups.md). auto: 1.",
+               "(docs/groups.md). auto: as few as give nearly the most updates by the measured links and "
+               "speeds; 1 if sync.reproducible.",
        .unit = "groups", .range = from(0), .zero = "auto"},
       {.key = "cluster.servers", .place = at<&Job::cluster, &Cluster::servers>,
        .help = "How many servers own the model where there are groups.",
-       .more = "auto: as many as hosts. With one group, any number but auto has it train against servers, which "
+       .more = "auto: as many as hosts; with cluster.own_servers as many as hide the traffic behind the computing, by the "
+               "measured links. With one group, any number but auto has it train against servers, which "
                "gives the same weights and is for comparing.",
        .unit = "servers", .range = from(0), .zero = "auto"},
       {.key = "cluster.own_servers", .place = at<&Job::cluster, &Cluster::own_servers>,
@@ -370,14 +372,27 @@ std::vector<Field> machine() {
                "0. measured: likewise, but the momentum in force is measured, and what they apply corrected by it. "
                "A number, between -1 and 1: that (docs/groups.md).",
        },
+      {.key = "cluster.learning_rate", .place = at<&Job::cluster, &Cluster::learning_rate>,
+       .help = "What groups do with the learning rate: the same, or scaled by their number.",
+       .more = "Groups make steps of 1/groups of their length on average, by the theory that cluster.momentum is "
+               "chosen by; scaled makes up for it (docs/groups.md).",
+       .choices = {"same", "scaled"}},
+      {.key = "cluster.tolerate", .place = at<&Job::cluster, &Cluster::tolerate>,
+       .help = "Where a group dies, go on without it from the last checkpoint.",
+       .more = "For workers that convoy starts itself (--workers, --hosts). Otherwise the training ends, and says "
+               "who died."},
 
       {.key = "parallel.classifier", .place = at<&Job::parallel, &Parallel::classifier>,
        .help = "How workers share the linear layers at the end of the network.",
        .more = "data: like all others, each worker on its samples. model: each worker has a slice of their outputs, for "
                "everybody's samples, so that activations travel instead of gradients. hybrid: in "
                "parallel.copies copies of slices. merged: one worker has them, for all samples of all groups, and updates them in "
-               "place. Only data gives the bits of one worker (docs/classifier.md).",
-       .choices = {"data", "model", "hybrid", "merged"}},
+               "place. Only data gives the bits of one worker (docs/classifier.md). auto: the fastest by the measured links "
+               "and speeds, for how many of the layers is chosen, too; data if sync.reproducible.",
+       .choices = {"data", "model", "hybrid", "merged", "auto"}},
+      {.key = "parallel.layers", .place = at<&Job::parallel, &Parallel::layers>,
+       .help = "How many of the linear layers at the end parallel.classifier is for: the last ones.",
+       .unit = "layers", .range = from(0), .zero = "all"},
       {.key = "parallel.copies", .place = at<&Job::parallel, &Parallel::copies>,
        .help = "hybrid: how many copies of the classifier there are; they must divide the workers.",
        .range = from(1)},

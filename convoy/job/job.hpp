@@ -118,15 +118,18 @@ struct Sync {
 };
 
 struct Cluster {
-  int64_t groups = 0;              ///< that do not wait for each other; 0: auto
-  int64_t servers = 0;             ///< that own the model where there are groups; 0: auto
-  bool own_servers = false;        ///< they are the last ranks, which do nothing else
-  std::string momentum = "total";  ///< total | measured, or what servers apply, as a number
+  int64_t groups = 1;                  ///< that do not wait for each other; 0: auto
+  int64_t servers = 0;                 ///< that own the model where there are groups; 0: auto
+  bool own_servers = false;            ///< they are the last ranks, which do nothing else
+  std::string momentum = "total";      ///< total | measured, or what servers apply, as a number
+  std::string learning_rate = "same";  ///< same | scaled: by the number of groups
+  bool tolerate = false;               ///< without a group that has died the others go on
   bool operator==(const Cluster&) const = default;
 };
 
 struct Parallel {
-  std::string classifier = "data";  ///< data | model | hybrid | merged
+  std::string classifier = "data";  ///< data | model | hybrid | merged | auto
+  int64_t layers = 0;               ///< of the linear layers at the end, the last ones; 0: all
   int64_t copies = 2;               ///< hybrid
   bool operator==(const Parallel&) const = default;
 };

@@ -31,9 +31,16 @@ void check_classifier(const job::Job& job, const engine::Program& program,
         "before them and a softmax; {} does not end so",
         wish, program.graph().name());
   }
-  if (team.size() % copies_of(job) != 0) {
+  const auto most = static_cast<int64_t>(program.tail()->layers.size());
+  if (job.parallel.layers > most) {
+    refuse("parallel.layers: {} ends in {}", program.graph().name(), plural(most, "linear layer"));
+  }
+  const int together = in_groups(job, team.size())
+                           ? static_cast<int>(layout_of(job, team).members.front().size())
+                           : team.size();
+  if (together % copies_of(job) != 0) {
     refuse("parallel.copies: {} cannot have {} of the classifier in equal parts",
-           plural(team.size(), "worker"), plural(copies_of(job), "instance"));
+           plural(together, "worker"), plural(copies_of(job), "instance"));
   }
   if (optimizer.needs_norms() || job.train.clip_norm > 0) {
     refuse(
@@ -44,26 +51,32 @@ void check_classifier(const job::Job& job, const engine::Program& program,
   if (is_asynchronous(job.sync, team.size())) {
     refuse("parallel.classifier: {} is not for sync.mode {}", wish, job.sync.mode);
   }
-  if (in_groups(job, team.size()) && wish != "merged") {
-    refuse(
-        "parallel.classifier: {} is for workers that all step together; with groups there is "
-        "merged",
-        wish);
-  }
 }
 
 void Classifier::prepare(sync::StepperOptions& options) {
   if (!is_split(p_.job, team_.size())) return;
+  options.tail_layers = static_cast<int>(p_.job.parallel.layers);
   options.make_tail = [this](const sync::ModelArrays& arrays) { return make(arrays); };
 }
 
 std::unique_ptr<sync::TailPart> Classifier::make(const sync::ModelArrays& arrays) {
   const engine::Program& program = *p_.planned.program;
   const job::Train& train = p_.job.train;
-  const sync::SplitTailOptions tail{copies_of(p_.job), p_.planned.plan.batch, train.seed,
-                                    train.decay_all, team_.deadline()};
+  sync::SplitTailOptions tail{copies_of(p_.job), p_.planned.plan.batch, train.seed, train.decay_all,
+                              team_.deadline()};
+  tail.layers = static_cast<int>(p_.job.parallel.layers);
   if (p_.job.parallel.classifier != "merged") {
-    return std::make_unique<sync::SplitTail>(*team_.world(), program, *p_.optimizer, tail,
+    if (groups_ == nullptr) {
+      return std::make_unique<sync::SplitTail>(*team_.world(), program, *p_.optimizer, tail,
+                                               arrays.weights, arrays.states);
+    }
+    // A server alone never steps.
+    if (groups_->serves_only()) {
+      return std::make_unique<sync::SplitTail>(program, *p_.optimizer, tail, arrays.weights,
+                                               arrays.states);
+    }
+    tail.remote = &groups_->servers();
+    return std::make_unique<sync::SplitTail>(groups_->members(), program, *p_.optimizer, tail,
                                              arrays.weights, arrays.states);
   }
   sync::MergedTailOptions options;

@@ -20,7 +20,7 @@ void check_classifier(const job::Job& job, const engine::Program& program,
 class Classifier {
  public:
   /// `groups`: null where all step together. All must outlive it.
-  Classifier(const Prepared& prepared, const sync::Team& team, const Grouping* groups)
+  Classifier(const Prepared& prepared, const sync::Team& team, Grouping* groups)
       : p_(prepared), team_(team), groups_(groups) {}
 
   /// What a stepper needs to know.
@@ -33,7 +33,7 @@ class Classifier {
 
   const Prepared& p_;
   const sync::Team& team_;
-  const Grouping* groups_;
+  Grouping* groups_;
   sync::MergedTail* merged_ = nullptr;  // the stepper's
 };
 

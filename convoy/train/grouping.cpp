@@ -76,7 +76,9 @@ sync::GroupLayout layout_of(const job::Job& job, const sync::Team& team) {
 }
 
 Grouping::Grouping(const Prepared& prepared, const sync::Team& world)
-    : world_(world), layout_(layout_of(prepared.job, world)) {
+    : world_(world),
+      layout_(layout_of(prepared.job, world)),
+      rate_(prepared.job.cluster.learning_rate == "scaled" ? layout_.groups() : 1) {
   const int own = layout_.group[static_cast<size_t>(world.rank())];
   const bool serves_only = own == sync::GroupLayout::kNone;
   auto split = world.world()->split(serves_only ? layout_.groups() : own);
@@ -141,8 +143,8 @@ sync::GroupSegment Grouping::run(sync::Stepper& stepper, Feeding& feeding, int64
     want(feeding, stepper, ticket.batch);
     next = take();
     const Seconds begin = now();
-    const sync::StepResult result = stepper.step(ticket.batch, calls.learning_rate(ticket.batch),
-                                                 feeding.source(), calls.vote());
+    const sync::StepResult result = stepper.step(
+        ticket.batch, rate_ * calls.learning_rate(ticket.batch), feeding.source(), calls.vote());
     calls.after_step(ticket.batch, result, now() - begin);
     if (result.vote != 0 && !closed) {
       closed = true;

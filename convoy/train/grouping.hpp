@@ -34,6 +34,9 @@ class Grouping {
   /// Of this worker's group, or of a server alone.
   const sync::Team& team() const { return group_ ? *group_ : sync::Team::alone(); }
   bool serves_only() const { return !group_.has_value(); }
+  /// The group's own communicator, and the servers; not of a server alone.
+  comm::Communicator& members() const { return *comm_; }
+  sync::RemoteModel& servers() { return *model_; }
   const sync::GroupLayout& layout() const { return layout_; }
   /// Of the group, or after the groups: by which evaluations are parted.
   int part() const;
@@ -62,6 +65,7 @@ class Grouping {
   std::optional<sync::GroupModel> model_;
   std::pair<int64_t, sync::GrainRange> wanted_{-1, {}};  // the last batch announced, and what of it
   int64_t refused_ = 0;
+  double rate_ = 1;  // by which learning rates are multiplied
 };
 
 }  // namespace convoy::train

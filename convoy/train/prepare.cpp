@@ -5,6 +5,7 @@
 #include <future>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -174,24 +175,42 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
     optimizer = optim::make_optimizer(job.train);
   });
   compare(team, identity_of(job, *graph, source));
-  plan::Planned planned = plan_together(
-      team, job, given.planning, [&](const CoreMap& cores, const plan::PlanOptions& options) {
-        if (job.train.batch == 0) {
-          const plan::BatchChoice choice =
-              plan::choose_batch(job, *graph, source, *optimizer, cores, options);
-          job.train.batch = choice.batch;
-          batch_table = plan::describe(choice);
-        }
-        optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
-        plan::Planned own = plan::make_plan(job, *graph, *optimizer, cores, options);
-        std::vector<std::string>& reasons = own.plan.reasons;
-        reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
-        check_shares(job, own.plan, team);
-        batch_of_worker(job.sync, own.plan, team.size());  // refuses what cannot be parted
-        check_groups(job, team);
-        check_classifier(job, *own.program, *optimizer, team);
-        return own;
-      });
+  const job::Cluster asked_cluster = job.cluster;
+  const job::Parallel asked_parallel = job.parallel;
+  const PlanHere plan_here = [&](const CoreMap& cores, const plan::PlanOptions& options) {
+    if (job.train.batch == 0) {
+      const plan::BatchChoice choice =
+          plan::choose_batch(job, *graph, source, *optimizer, cores, options);
+      job.train.batch = choice.batch;
+      batch_table = plan::describe(choice);
+    }
+    optim::check(job.train.lr, optim::schedule_context(job.train, source.train->size()));
+    plan::Planned own = plan::make_plan(job, *graph, *optimizer, cores, options);
+    std::vector<std::string>& reasons = own.plan.reasons;
+    reasons.insert(reasons.begin(), batch_table.begin(), batch_table.end());
+    check_shares(job, own.plan, team);
+    batch_of_worker(job.sync, own.plan, team.size());  // refuses what cannot be parted
+    return own;
+  };
+  plan::Planned planned;
+  Spread spread;
+  if (leaves_spread_open(job, team.size())) {
+    const int64_t groups = std::exchange(job.cluster.groups, 1);
+    plan::PlanOptions measuring = given.planning;
+    measuring.predict = true;
+    planned = plan_together(team, job, measuring, plan_here);
+    job.cluster.groups = groups;
+    spread = decide_spread(job, planned, team);
+  }
+  if (!planned.program || plan::sharers(job, team.size()) != team.size()) {
+    planned = plan_together(team, job, given.planning, plan_here);
+  }
+  planned.plan.reasons.insert(planned.plan.reasons.end(), spread.reasons.begin(),
+                              spread.reasons.end());
+  together(team, "planning", [&] {
+    check_groups(job, team);
+    check_classifier(job, *planned.program, *optimizer, team);
+  });
   plan::StorePlan store;
   const bool served = is_asynchronous(job.sync, team.size()) || in_groups(job, team.size());
   if (served) {
@@ -218,7 +237,8 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
     plan.reasons.push_back(store.reason);
   }
   return {std::move(job),     std::move(source),      std::move(*graph), std::move(optimizer),
-          std::move(planned), std::move(batch_table), std::move(store)};
+          std::move(planned), std::move(batch_table), std::move(store),  asked_cluster,
+          asked_parallel,     std::move(spread)};
 }
 
 void keep_plan(job::Job& job, const std::filesystem::path& plan) {

@@ -69,7 +69,10 @@ Summary Training::run() {
   share_standing();
   classifier_.load();
   if (folder_ != nullptr) {
-    folder_->write_job(job::to_yaml(p_.job));
+    job::Job asked = p_.job;
+    asked.cluster = p_.asked_cluster;
+    asked.parallel = p_.asked_parallel;
+    folder_->write_job(job::to_yaml(asked));
     folder_->write_plan(plan::to_yaml(plan_));
   }
   write_start();

@@ -18,6 +18,7 @@
 #include "convoy/plan/store_plan.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/train/run_folder.hpp"
+#include "convoy/train/spreading.hpp"
 
 namespace convoy::train {
 
@@ -31,6 +32,10 @@ struct Prepared {
   std::vector<std::string>
       batch_table;        ///< what the batch was chosen from, if the job left it open
   plan::StorePlan store;  ///< of packed samples
+  /// What the job says of groups and the classifier; `job` has what was decided where it is auto.
+  job::Cluster asked_cluster;
+  job::Parallel asked_parallel;
+  Spread spread;  ///< what was decided about them
 };
 
 /// What preparing a job tells about itself.

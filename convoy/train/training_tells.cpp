@@ -55,6 +55,13 @@ void Training::write_start() {
                                                      {"total_steps", total_steps_},
                                                      {"planned_peak_bytes", plan_.peak().value},
                                                      {"cpu", cpu_name()}});
+  for (const plan::Placement& p : p_.spread.placements) {
+    write_event("placement", {{"classifier", p.classifier},
+                              {"layers", p.layers},
+                              {"copies", p.copies},
+                              {"predicted_bytes", p.sent.value},
+                              {"predicted_step", p.step.value}});
+  }
 }
 
 void Training::tell_segment(const sync::SegmentEnd& end) {

@@ -36,6 +36,34 @@ TEST_F(Classifier, IsMergedForGroups) {
   }
 }
 
+TEST_F(Classifier, IsSplitAmongTheWorkersOfAGroup) {
+  ASSERT_EQ(train_on(1, "one").code, 0);
+  const double expected = events("one", "eval").back().at("loss").get<double>();
+  for (const std::string how : {"model", "hybrid"}) {
+    // One group against servers is synchronous.
+    const std::string one = how + "-one";
+    Outcome outcome =
+        train_on(2, one, {"parallel.classifier=" + how, "cluster.groups=1", "cluster.servers=1"});
+    ASSERT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_NEAR(events(one, "eval").back().at("loss").get<double>(), expected, 1e-3 * expected);
+    outcome = train_on(4, how, {"parallel.classifier=" + how, "cluster.groups=2"});
+    ASSERT_EQ(outcome.code, 0) << outcome.all();
+    EXPECT_THAT(outcome.out, HasSubstr("finished: 3.00 epochs, 24 steps"));
+    const auto& evals = events(how, "eval");
+    EXPECT_LT(evals.back().at("loss").get<double>(), 1.05 * evals.front().at("loss").get<double>());
+  }
+}
+
+TEST_F(Classifier, IsWhereTheMeasurementsSayIfLeftOpen) {
+  const Outcome outcome =
+      train_on(2, "run", {"parallel.classifier=auto", "sync.reproducible=false"});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, HasSubstr("classifier "));
+  const Outcome exact = train_on(2, "exact", {"parallel.classifier=auto"});
+  ASSERT_EQ(exact.code, 0) << exact.all();
+  EXPECT_THAT(exact.out, HasSubstr("classifier data: sync.reproducible asks for"));
+}
+
 TEST_F(Classifier, IsRefusedWhereItCannotBeSplit) {
   Outcome outcome = train_on(3, "run", {"parallel.classifier=hybrid"});
   EXPECT_EQ(outcome.code, 2) << outcome.all();
@@ -43,6 +71,9 @@ TEST_F(Classifier, IsRefusedWhereItCannotBeSplit) {
   outcome = train_on(2, "run", {"parallel.classifier=model", "train.clip_norm=1"});
   EXPECT_EQ(outcome.code, 2) << outcome.all();
   EXPECT_THAT(outcome.err, HasSubstr("clip_norm"));
+  outcome = train_on(2, "run", {"parallel.classifier=model", "parallel.layers=9"});
+  EXPECT_EQ(outcome.code, 2) << outcome.all();
+  EXPECT_THAT(outcome.err, HasSubstr("parallel.layers"));
 }
 
 }  // namespace

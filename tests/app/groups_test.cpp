@@ -10,7 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-class Groups : public Workers {
+class Groups : public HurtWorkers {
  protected:
   Outcome train_in(int groups, int workers, const std::string& run,
                    std::vector<std::string> settings = {},
@@ -73,6 +73,44 @@ TEST_F(Groups, GoOnFromAnyLayoutInAnyOther) {
                 {kNoLeaks});
   ASSERT_EQ(rest.code, 0) << rest.all();
   EXPECT_THAT(rest.out, HasSubstr("24 steps"));
+}
+
+TEST_F(Groups, NameADeadServerAndKeepTheCheckpoint) {
+  const Outcome outcome = hurt(
+      "run", SIGKILL, 3, 2, {"cluster.groups=2", "cluster.servers=1", "cluster.own_servers=true"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 2"), HasSubstr("SIGKILL"))) << outcome.all();
+  EXPECT_FALSE(tensors("run").empty());
+}
+
+TEST_F(Groups, GoOnWithoutADeadOneIfTolerated) {
+  const Outcome outcome = hurt("run", SIGKILL, 3, 1,
+                               {"cluster.groups=3", "cluster.tolerate=true", "train.max_time=6s"});
+  EXPECT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("worker 1"), HasSubstr("SIGKILL"),
+                                 HasSubstr("2 groups of 1 worker go on from the last checkpoint")));
+  EXPECT_THAT(outcome.out, HasSubstr("2 groups of 1 worker; updates were "));
+  EXPECT_EQ(events("run", "resume").size(), 1U);
+}
+
+TEST_F(Groups, AreAsManyAsTheMeasurementsSayIfLeftOpen) {
+  const Outcome outcome = train_on(2, "run", {"cluster.groups=auto", "sync.reproducible=false"});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, HasSubstr("predicted time between updates by their number: 1: "));
+  // What was asked stands in the job, so another number of workers may decide otherwise.
+  EXPECT_THAT(content(folder_ / "run/job.yaml"), HasSubstr("groups: auto"));
+  const Outcome exact = train_on(2, "exact", {"cluster.groups=auto"});
+  ASSERT_EQ(exact.code, 0) << exact.all();
+  EXPECT_THAT(exact.out, HasSubstr("groups 1, because sync.reproducible asks for"));
+}
+
+TEST_F(Groups, ScaleTheLearningRateIfAsked) {
+  const auto first = [&](const std::string& rule) {
+    const Outcome outcome = train_in(2, 2, rule, {"cluster.learning_rate=" + rule});
+    EXPECT_EQ(outcome.code, 0) << outcome.all();
+    return tensors(rule);
+  };
+  EXPECT_FALSE(first("same") == first("scaled"));
 }
 
 TEST_F(Groups, AreRefusedWhereTheyCannotBe) {

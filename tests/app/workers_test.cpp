@@ -3,7 +3,6 @@
 
 #include "tests/app/workers.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 #include <gmock/gmock.h>
@@ -15,48 +14,6 @@ using testing::AllOf;
 using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
-
-class HurtWorkers : public Workers {
- protected:
-  /// The process ids of a run's workers, which have `run` in their command line.
-  static std::vector<pid_t> workers_of(const std::filesystem::path& run) {
-    std::vector<pid_t> found;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      const std::string name = entry.path().filename().string();
-      if (!std::all_of(name.begin(), name.end(), ::isdigit)) continue;
-      std::error_code ignored;
-      const auto program = std::filesystem::read_symlink(entry.path() / "exe", ignored);
-      const std::string environment = content(entry.path() / "environ");
-      if (program.filename() != "convoy" ||
-          content(entry.path() / "cmdline").find(run.string()) == std::string::npos ||
-          environment.find("OMPI_COMM_WORLD_RANK=1") == std::string::npos) {
-        continue;
-      }
-      found.push_back(std::stoi(name));
-    }
-    return found;
-  }
-
-  /// Starts a long training on two workers, sends `signal` to the second after a few steps, and
-  /// returns how it all ended.
-  Outcome hurt(const std::string& run, int signal) {
-    const std::filesystem::path folder = folder_ / run;
-    std::vector<std::string> all =
-        arguments(2, folder.string(),
-                  {"train.epochs=100000", "train.checkpoint_every=1", "train.eval_every=off"});
-    all.insert(all.end(), {"--set", "sync.deadline=3s"});
-    Process process(folder_, all, {kNoLeaks});
-    constexpr int kMostPolls = 30'000;
-    for (int i = 0; i < kMostPolls && !std::filesystem::exists(last(run)); ++i) ::usleep(1000);
-    const std::vector<pid_t> second = workers_of(folder);
-    EXPECT_EQ(second.size(), 1U);
-    for (const pid_t id : second) ::kill(id, signal);
-    Outcome outcome = process.wait();
-    for (int i = 0; i < kMostPolls && !workers_of(folder).empty(); ++i) ::usleep(1000);
-    EXPECT_TRUE(workers_of(folder).empty()) << "a worker stayed behind";
-    return outcome;
-  }
-};
 
 TEST_F(Workers, GiveTheBitsOfOneOnAnyNumberOfThem) {
   ASSERT_EQ(train_on(1, "one").code, 0);

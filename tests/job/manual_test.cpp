@@ -34,9 +34,9 @@ TEST(Table, ReachesADifferentMemberWithEachField) {
     if (std::holds_alternative<Access<YAML::Node>>(field.place)) continue;
     Job job;
     const std::string before = print_value(field, job);
-    for (const char* value :
-         {"true", "false", "0.5", "3", "4", "[3, 3, 3]", "lars", "cosine", "bsp", "exact", "ring",
-          "skip", "fetch", "narx", "profile", "merged", "[0.5, 0.5]", "[0.5, 0.5, 0.5]"}) {
+    for (const char* value : {"true", "false", "0.5", "3", "4", "[3, 3, 3]", "lars", "cosine",
+                              "bsp", "exact", "ring", "skip", "fetch", "narx", "profile", "merged",
+                              "scaled", "[0.5, 0.5]", "[0.5, 0.5, 0.5]"}) {
       read_value(field, YAML::Load(value), job);
       if (print_value(field, job) != before) break;
     }
