@@ -121,7 +121,8 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
       // One thread computes for all, and the others wait.
       const double part = facts.tail_part * part_of_tail(*facts.tail, tail);
       computing -= part * facts.computing.value / workers;
-      in_line.time += Seconds{part * facts.computing.value * facts.lanes};
+      p.merged = {part * facts.computing.value * facts.lanes};
+      in_line.time += p.merged;
     } else {
       const int team = workers / copies;
       in_line = activations(tail, rounds, team, link);
@@ -129,6 +130,7 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
     }
   }
   p.sent = beside.sent + in_line.sent;
+  p.sent_in_line = in_line.sent;
   p.beside = beside.time;
   p.in_line = in_line.time;
   p.step = {std::max(computing, beside.time.value) + in_line.time.value};

@@ -34,8 +34,10 @@ struct Placement {
   int layers = 0;                   ///< the last ones, as parallel.layers; of data: 0
   int copies = 1;                   ///< hybrid
   Bytes sent;                       ///< in a step, by the worker that sends most
+  Bytes sent_in_line;               ///< of that, while lanes wait
   Seconds beside;                   ///< exchanging gradients and weights, while lanes compute
   Seconds in_line;                  ///< while lanes wait: activations, sums between copies
+  Seconds merged;                   ///< of that, the merged layers' arithmetic
   Seconds step;                     ///< predicted
 };
 

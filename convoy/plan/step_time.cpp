@@ -34,7 +34,7 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes) {
 }
 
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
-                      sync::StepperOptions options) {
+                      sync::StepperOptions options, bool instructions) {
   constexpr size_t kLeastSteps = 2;
   constexpr Seconds kLongEnough{0.4};
   // Small enough to leave random data a finite loss, whatever the optimizer.
@@ -46,6 +46,7 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
   stepper.weights_changed();
   RandomBatch batch(program.graph(), options.batch, program.grain());
   stepper.step(0, kRate, batch);
+  if (instructions) stepper.take_profile();
   std::vector<double> computing;
   std::vector<double> updating;
   const Seconds begin = now();
@@ -56,7 +57,9 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
     updating.push_back((now() - before - result.computing).value);
     computing.push_back(result.computing.value / static_cast<double>(rounds));
   }
-  return {{median(std::move(computing))}, {median(std::move(updating))}};
+  StepTime time{{median(std::move(computing))}, {median(std::move(updating))}};
+  if (instructions) time.instructions = stepper.take_profile();
+  return time;
 }
 
 }  // namespace convoy::plan

@@ -30,6 +30,8 @@ class RandomBatch final : public sync::GrainSource {
 struct StepTime {
   Seconds round;
   Seconds update;  ///< sums of the lanes, optimizer and preparation of the weights
+  /// If asked for: what each instruction of the program took, in all lanes and steps together.
+  std::vector<double> instructions = {};
 
   Seconds of(int64_t batch, int64_t grain, int lanes) const;
 };
@@ -40,6 +42,6 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes);
 
 /// Runs a few steps of so many rounds.
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
-                      sync::StepperOptions options);
+                      sync::StepperOptions options, bool instructions = false);
 
 }  // namespace convoy::plan
