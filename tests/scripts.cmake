@@ -74,3 +74,10 @@ if(TARGET convoy_app)
   convoy_minicluster_test(Workers_give_the_bits_of_one_and_end_when_a_host_is_lost convoytest3
     10.78.3 3 ${CMAKE_CURRENT_SOURCE_DIR}/tests/workers_on_minicluster $<TARGET_FILE:convoy_app>)
 endif()
+
+if(TARGET convoy_app)
+  add_test(NAME scripts.The_page_of_a_plan_opens_in_a_browser COMMAND
+    ${CMAKE_CURRENT_SOURCE_DIR}/tests/report_page $<TARGET_FILE:convoy_app>)
+  set_tests_properties(scripts.The_page_of_a_plan_opens_in_a_browser PROPERTIES LABELS scripts
+    SKIP_RETURN_CODE 77 TIMEOUT 300)
+endif()
