@@ -40,7 +40,9 @@ int main(int argc, char** argv) {
   const app::Arguments called = app::without_launch_options(argc, argv);
   app::add_train(app, run, called);
   app::add_eval(app, run);
-  app::add_plan(app, run);
+  app::add_plan(app, run, called);
+  app::add_simulate(app, run);
+  app::add_tune(app, run);
   app::add_bench(app, run, called);
   app::add_config(app, run);
   app::add_info(app, run);

@@ -50,7 +50,8 @@ std::vector<Section> make_sections() {
       {.key = "sync", .help = "How the gradients of several workers become one update.",
        .more = "With one worker all modes are the same."},
       {.key = "cluster", .help = "Groups of workers that do not wait for each other.",
-       .more = "With one worker there is one group."},
+       .more = "`cluster: auto` leaves the groups to the measurements. With one worker there is one group.",
+       .shorthand = "cluster.groups"},
       {.key = "parallel", .help = "Layers that are split over workers."},
   };
 }
