@@ -103,7 +103,8 @@ void print_head(std::FILE* out, const train::Prepared& p, const std::filesystem:
     batch += fmt::format("team    {} on {}; this is {}, which runs {}\n",
                          plural(team.size(), "worker"), plural(team.nodes(), "host"),
                          team.name(team.rank()), describe_cores(p.planned.plan));
-    const int64_t idle = team.size() - p.planned.plan.batch / p.planned.plan.grain;
+    const int64_t idle =
+        plan::sharers(p.job, team.size()) - p.planned.plan.batch / p.planned.plan.grain;
     batch += fmt::format("        {}\n", describe_mode(p.job.sync));
     for (const std::string& line : p.spread.reasons) batch += fmt::format("        {}\n", line);
     if (idle > 0 && p.job.sync.shares.empty()) {
@@ -304,7 +305,7 @@ class Tolerance {
     if (!folder_.empty()) return;
     const std::string model = job.model.IsScalar() ? job.model.Scalar() : "run";
     folder_ = train::default_run_folder(model, std::time(nullptr)).string();
-    called_.insert(called_.end(), {"--run", folder_});
+    add({"--run", folder_});
   }
 
   /// What the first launch is called with.
@@ -317,26 +318,47 @@ class Tolerance {
     for (const int rank : of.dead) {
       if (rank >= of.workers - servers && servers > 1) --servers;
     }
-    const int64_t left = of.workers - static_cast<int64_t>(of.dead.size());
+    const auto left = of.workers - static_cast<int>(of.dead.size());
+    if (!std::filesystem::exists(std::filesystem::path(folder_) / "job.yaml")) return std::nullopt;
+    if (cluster_.groups == 0) {
+      if (left < 1 + servers) return std::nullopt;
+      tell("those that are left go on");
+      return Continuation{left, resuming()};
+    }
     cluster_.groups = (left - servers) / each;
-    if (cluster_.groups < 1 || !std::filesystem::exists(folder_)) return std::nullopt;
-    if (cluster_.own_servers && cluster_.servers > 0) cluster_.servers = servers;
+    if (cluster_.groups < 1) return std::nullopt;
     const auto workers = static_cast<int>(cluster_.groups * each + servers);
-    say(stderr, fmt::format("convoy: cluster.tolerate: {} of {} go on from the last checkpoint\n",
-                            plural(cluster_.groups, "group"), plural(each, "worker")));
+    if (cluster_.servers > 0) {
+      cluster_.servers =
+          cluster_.own_servers ? servers : std::min<int64_t>(cluster_.servers, workers);
+    }
+    tell(fmt::format("{} of {} go on", plural(cluster_.groups, "group"), plural(each, "worker")));
     return Continuation{workers, resuming()};
   }
 
  private:
-  Arguments resuming() const {
-    Arguments words = without_option(without_option(called_, "--run"), "--resume");
-    // The job file stands where it stood: its settings hold for what is left of the training.
-    words.insert(words.end(),
-                 {"--resume", folder_, "--set", fmt::format("cluster.groups={}", cluster_.groups),
-                  "--set", fmt::format("cluster.servers={}", cluster_.servers)});
-    return words;
+  void tell(const std::string& who) const {
+    const bool saved =
+        std::filesystem::exists(std::filesystem::path(folder_) / "checkpoints/last.safetensors");
+    say(stderr, fmt::format("convoy: cluster.tolerate: {} from the {}\n", who,
+                            saved ? "last checkpoint" : "beginning: there is no checkpoint yet"));
   }
 
+  /// Before what ends the options, if anything does.
+  void add(const Arguments& words) {
+    called_.insert(std::ranges::find(called_, "--"), words.begin(), words.end());
+  }
+
+  /// The job file stands where it stood: its settings hold for what is left of the training.
+  Arguments resuming() {
+    called_ = without_option(without_option(called_, "--run"), "--resume");
+    add({"--resume", folder_});
+    if (cluster_.groups > 0) {
+      add({"--set", fmt::format("cluster.groups={}", cluster_.groups), "--set",
+           fmt::format("cluster.servers={}", cluster_.servers)});
+    }
+    return called_;
+  }
   job::Cluster cluster_;
   Arguments called_;
   std::string folder_;
@@ -347,6 +369,8 @@ int launch_training(const TrainArguments& a, const Arguments& called) {
   if (!readable) return launch(a.launch, called);  // workers say what is missing
   const std::filesystem::path file =
       a.job.empty() ? std::filesystem::path(a.resume) / "job.yaml" : std::filesystem::path(a.job);
+  // Of a run on another host only the workers there know the job.
+  if (a.job.empty() && !std::filesystem::exists(file)) return launch(a.launch, called);
   const job::Job job = job::read_job(file, a.set);
   if (!job.cluster.tolerate) return launch(a.launch, called);
   Tolerance tolerance(a, job, called);

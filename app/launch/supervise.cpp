@@ -152,7 +152,11 @@ SupervisedEnd Supervisor::run() {
   read_stderr();
   if (!kill_) say(filter_.rest());
   report();
-  return {exit_code(), killed(), filter_.lost_hosts()};
+  SupervisedEnd end{exit_code(), {}, {}};
+  if (asked_ != 0) return end;  // whoever wanted an end wants no other
+  end.killed = killed();
+  end.lost_hosts = filter_.lost_hosts();
+  return end;
 }
 
 void Supervisor::wait_for_something() {

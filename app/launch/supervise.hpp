@@ -26,7 +26,8 @@ struct SupervisedEnd {
   /// 0 (done), 1 (failed, a worker killed included), 2 (wrong input), or 128 + the signal that
   /// stopped it.
   int code = 0;
-  std::optional<int> killed;            ///< the first worker that a signal ended, unasked
+  // Unless the user asked for an end:
+  std::optional<int> killed;            ///< the first worker that a signal ended
   std::vector<std::string> lost_hosts;  ///< that do not answer any more
 };
 SupervisedEnd supervise(std::vector<std::string> command, std::vector<std::string> variables);

@@ -135,7 +135,10 @@ void SplitTail::make_layers() {
   arrived_.resize(static_cast<size_t>(each));
 }
 
-SplitTail::~SplitTail() = default;
+/// What is under way of a swap knows this.
+SplitTail::~SplitTail() {
+  if (options_.remote != nullptr) options_.remote->thread().stop();
+}
 
 void SplitTail::wait(comm::Task task, const char* what) {
   comm::wait(std::move(task), options_.deadline, what);
@@ -539,6 +542,7 @@ comm::Task SplitTail::renew_copies() {
 }
 
 void SplitTail::update(const optim::StepContext& context) {
+  settle();
   std::vector<float*> states;
   for (const std::span<float> s : states_) states.push_back(s.data());
   const auto& tensors = program_.arena().tensors();

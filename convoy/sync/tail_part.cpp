@@ -105,6 +105,7 @@ void TailPart::give_up(std::exception_ptr error) {
 }
 
 void TailPart::finish() {
+  settle();  // also where no round of this step has done it
   while (round_ < rounds_) {
     check(expected_ == 0, "lanes hand their grains over themselves");
     drive();

@@ -194,6 +194,7 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
   };
   plan::Planned planned;
   Spread spread;
+  const job::Engine asked_engine = job.engine;
   if (leaves_spread_open(job, team.size())) {
     const int64_t groups = std::exchange(job.cluster.groups, 1);
     plan::PlanOptions measuring = given.planning;
@@ -203,6 +204,8 @@ Prepared prepare_job(job::Job job, const Preparing& given, const sync::Team& tea
     spread = decide_spread(job, planned, team);
   }
   if (!planned.program || plan::sharers(job, team.size()) != team.size()) {
+    // What the others took over of the first plan is not what the job says.
+    job.engine = asked_engine;
     planned = plan_together(team, job, given.planning, plan_here);
   }
   planned.plan.reasons.insert(planned.plan.reasons.end(), spread.reasons.begin(),
@@ -250,6 +253,22 @@ void keep_plan(job::Job& job, const std::filesystem::path& plan) {
     refuse("{}: no plan can be read from it ({}); name the run's grain by --set engine.grain=N",
            file, error.what());
   }
+}
+
+plan::Workload measure_workload(const Prepared& p) {
+  const plan::Plan& plan = p.planned.plan;
+  plan::Workload workload =
+      plan::measure_workload(*p.planned.program, *p.optimizer, plan.stepper(p.job.train));
+  data::LoaderOptions loading;
+  loading.batch = plan.batch;
+  loading.grain = plan.grain;
+  loading.seed = p.job.train.seed;
+  loading.augment = &p.job.data.augment;
+  const int64_t threads =
+      p.job.data.threads > 0 ? p.job.data.threads : plan.lanes * plan.threads_per_lane;
+  workload.data = {data::measure_preparation(p.source, loading).value /
+                   static_cast<double>(std::max<int64_t>(1, threads))};
+  return workload;
 }
 
 sync::StepperOptions stepper_options(const Prepared& p) {

@@ -62,6 +62,14 @@ class Decision {
   }
 
   void decide_groups() {
+    const bool waits = job_.sync.mode == "bsp" || job_.sync.mode == "balanced";
+    if (!waits || !job_.sync.shares.empty()) {
+      job_.cluster.groups = 1;
+      reasons_.push_back(fmt::format(
+          "groups 1, because {}",
+          waits ? "sync.shares names shares" : fmt::format("sync.mode is {}", job_.sync.mode)));
+      return;
+    }
     const int servers =
         job_.cluster.servers > 0 ? static_cast<int>(job_.cluster.servers) : team_.nodes();
     const auto forecasts = plan::forecast_groups(facts_, workers(), servers, link_);
@@ -86,15 +94,16 @@ class Decision {
     // The turn of a group that has its part of all processes.
     const Seconds turn{facts_.computing.value * static_cast<double>(groups) / team_.size()};
     const int needed = plan::servers_needed(model, static_cast<int>(groups), bandwidth, turn);
-    int64_t servers = std::clamp<int64_t>(needed, 1, team_.size() - groups);
+    const int64_t most = team_.size() - groups;
+    if (most < 1) return;  // there are too few processes, which is said later
     const auto right = [&](int64_t s) { return (team_.size() - s) % groups == 0; };
+    int64_t servers = std::min<int64_t>(needed, most);
+    while (servers < most && !right(servers)) ++servers;
     while (servers > 1 && !right(servers)) --servers;
-    while (servers < team_.size() - groups && !right(servers)) ++servers;
     job_.cluster.servers = servers;
-    reasons_.push_back(fmt::format("servers {}: {} of {} at {}/s would hide {} behind a turn of {}",
-                                   servers, needed, needed == 1 ? "a link" : "links",
-                                   to_string(Bytes{static_cast<int64_t>(bandwidth)}),
-                                   to_string(model), to_string(turn)));
+    reasons_.push_back(fmt::format(
+        "servers {}: {} needed, so that links of {}/s hide {} behind a turn of {}", servers, needed,
+        to_string(Bytes{static_cast<int64_t>(bandwidth)}), to_string(model), to_string(turn)));
   }
 
   void decide_classifier() {
@@ -113,7 +122,9 @@ class Decision {
     }
     const int groups = static_cast<int>(std::max<int64_t>(1, job_.cluster.groups));
     const int together = std::max(1, workers() / groups);
-    placements_ = plan::placements(facts_, together, link_);
+    plan::StepFacts facts = facts_;
+    facts.groups = groups;
+    placements_ = plan::placements(facts, together, link_);
     const plan::Placement& best = placements_.front();
     parallel.classifier = best.classifier;
     parallel.copies = std::max(1, best.copies);
@@ -157,6 +168,8 @@ Spread decide_spread(job::Job& job, const plan::Planned& planned, const sync::Te
     if (planned.plan.step.value > 0) {
       const plan::StepFacts facts = facts_of(planned, team.size());
       spread = Decision(job, facts, team, link).make();
+    } else {
+      spread.reasons.emplace_back("one group, classifier data: steps were not measured");
     }
     fall_back(job);
   }

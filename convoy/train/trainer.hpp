@@ -16,6 +16,7 @@
 #include "convoy/model/graph.hpp"
 #include "convoy/plan/plan.hpp"
 #include "convoy/plan/store_plan.hpp"
+#include "convoy/plan/workload.hpp"
 #include "convoy/sync/team.hpp"
 #include "convoy/train/run_folder.hpp"
 #include "convoy/train/spreading.hpp"
@@ -63,6 +64,9 @@ plan::Planned plan_together(const sync::Team& team, job::Job& job, plan::PlanOpt
 /// run has it, wherever it goes on: they are part of the arithmetic, while the number of lanes,
 /// from which a plan derives them, is not.
 void keep_plan(job::Job& job, const std::filesystem::path& plan);
+
+/// What a step of it is made of, measured on this worker: computing, update, preparing samples.
+plan::Workload measure_workload(const Prepared& prepared);
 
 /// How the stepper of a worker is to be made.
 sync::StepperOptions stepper_options(const Prepared& prepared);

@@ -54,6 +54,27 @@ TEST_F(Classifier, IsSplitAmongTheWorkersOfAGroup) {
   }
 }
 
+TEST_F(Classifier, OfACopyWithoutGrainsWaitsForNobody) {
+  // Two grains for four workers: those of the second copy have nothing to do.
+  const Outcome outcome =
+      train_on(4, "run",
+               {"engine.grain=16", "sync.mode=bsp", "parallel.classifier=hybrid",
+                "cluster.groups=1", "cluster.servers=1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, HasSubstr("finished: 3.00 epochs, 24 steps"));
+}
+
+TEST_F(Classifier, LeftOpenWithGroupsAllWorkersPlanAlike) {
+  // The grain is open, too, and follows from how many share a batch.
+  std::vector<std::string> all =
+      train_arguments("run", {"engine.lanes=1", "sync.deadline=20s", "cluster.groups=2",
+                              "sync.reproducible=false", "parallel.classifier=auto"});
+  all.insert(all.end(), {"--workers", "4"});
+  const Outcome outcome = convoy(all, {kNoLeaks});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, HasSubstr("2 groups of 2 workers"));
+}
+
 TEST_F(Classifier, IsWhereTheMeasurementsSayIfLeftOpen) {
   const Outcome outcome =
       train_on(2, "run", {"parallel.classifier=auto", "sync.reproducible=false"});
