@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
   app::add_tune(app, run);
   app::add_bench(app, run, called);
   app::add_config(app, run);
-  app::add_info(app, run);
+  app::add_info(app, run, called);
   app::add_pack(app, run);
   app::add_import_cifar(app, run);
   try {

@@ -6,6 +6,7 @@
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
+#include "convoy/base/text.hpp"
 #include "convoy/comm/mpi.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/plan/algorithms.hpp"
@@ -68,7 +69,7 @@ std::string describe_algorithms(const train::Prepared& p, bool profile) {
 
 /// What the job says about how it is spread; `auto` is open.
 plan::SearchOptions search_options(const PlanArguments& a, const job::Job& job,
-                                   const plan::Plan& plan) {
+                                   const plan::Plan& plan, const plan::Workload& workload) {
   plan::SearchOptions options;
   options.start.grain = plan.grain;
   options.start.lanes = plan.lanes;
@@ -80,8 +81,23 @@ plan::SearchOptions search_options(const PlanArguments& a, const job::Job& job,
   options.statistics.momentum = job.train.momentum;
   options.pins.reproducible = job.sync.reproducible;
   if (job.cluster.groups > 0) options.pins.groups = static_cast<int>(job.cluster.groups);
+  // What training would refuse (train::check_groups, check_classifier).
+  const bool waits = job.sync.mode == "bsp" || job.sync.mode == "balanced";
+  const bool norms = job.train.optimizer == "lars" || job.train.clip_norm > 0;
+  if (!waits || !job.sync.shares.empty()) options.pins.groups = 1;
+  if (job.train.optimizer == "adam") options.statistics.momentum = 0.9;
   if (job.cluster.servers > 0) options.pins.servers = static_cast<int>(job.cluster.servers);
-  if (job.parallel.classifier != "auto") options.pins.classifier = job.parallel.classifier;
+  if (job.parallel.classifier != "auto") {
+    options.pins.classifier = job.parallel.classifier;
+    const int all = workload.tail();
+    options.pins.layers = job.parallel.layers > 0 ? static_cast<int>(job.parallel.layers) : all;
+    options.pins.copies = static_cast<int>(job.parallel.copies);
+    if (job.parallel.classifier != "data" && (all == 0 || *options.pins.layers > all)) {
+      refuse("parallel.classifier: {} ends in {}", workload.model, plural(all, "linear layer"));
+    }
+  } else if (!waits || norms) {
+    options.pins.classifier = "data";
+  }
   if (a.nodes > 0) options.pins.workers = a.nodes;
   if (a.noise <= 0) options.pins.batch = plan.batch;
   return options;
@@ -95,8 +111,7 @@ void write(const std::string& file, const std::string& text) {
 
 std::string settings_yaml(const plan::SearchResult& found) {
   std::string text =
-      fmt::format("# {} workers; convoy train JOB --workers {}", found.best().configuration.workers,
-                  found.best().configuration.workers);
+      fmt::format("# convoy train JOB --workers {}", found.best().configuration.processes());
   for (const std::string& s : plan::settings_of(found.best().configuration)) text += " --set " + s;
   text += fmt::format("\nworkers: {}\n", found.best().configuration.workers);
   text += fmt::format("predicted_step_seconds: {:.6g}\n", found.best().forecast.step.value);
@@ -113,7 +128,7 @@ std::string settings_yaml(const plan::SearchResult& found) {
 /// Plans for `cluster`; worker 0 of those that measured.
 void plan_cluster(const PlanArguments& a, const job::Job& job, const train::Prepared& p,
                   const plan::Workload& workload, const plan::Cluster& cluster) {
-  const plan::SearchOptions options = search_options(a, job, p.planned.plan);
+  const plan::SearchOptions options = search_options(a, job, p.planned.plan, workload);
   const plan::SearchResult found = plan::search(workload, cluster, options);
   const plan::ReportData data{&workload, &cluster, &found,
                               plan::advise(workload, cluster, options, found), options};
@@ -145,8 +160,7 @@ int plan_here(const PlanArguments& a, sync::Team& team) {
   }
   if (!a.spreads() && team.size() == 1) return 0;
   if (team.size() > 1) team.meet("measuring");
-  const plan::Workload workload =
-      plan::measure_workload(*p.planned.program, *p.optimizer, plan.stepper(p.job.train));
+  const plan::Workload workload = train::measure_workload(p);
   const plan::Cluster cluster =
       described ? plan::read_cluster(a.cluster) : plan::measure_cluster(team, workload);
   if (team.rank() == 0) plan_cluster(a, asked, p, workload, cluster);

@@ -48,8 +48,15 @@ plan::Slowdown slowdown_of(const std::string& text, uint64_t seed) {
   double first = 0;
   double times = 0;
   try {
-    first = std::stod(text.substr(0, colon));
-    if (colon != std::string::npos) times = std::stod(text.substr(colon + 1));
+    size_t used = 0;
+    first = std::stod(text.substr(0, colon), &used);
+    if (used != std::min(colon, text.size()) || first < 0) throw std::invalid_argument("");
+    if (colon != std::string::npos) {
+      times = std::stod(text.substr(colon + 1), &used);
+      if (used != text.size() - colon - 1 || times <= 0 || first > 1) {
+        throw std::invalid_argument("");
+      }
+    }
   } catch (const std::logic_error&) {
     refuse(
         "--stragglers {}: expected a spread such as 0.2, or a chance and a factor such as "
@@ -97,8 +104,9 @@ plan::Cluster cluster_of(const SimulateArguments& a) {
 }
 
 std::vector<int> groups_of(const SimulateArguments& a, int workers) {
-  if (!a.groups.empty()) return a.groups;
-  std::vector<int> all;
+  std::vector<int> all = a.groups;
+  if (a.tune) all.insert(all.end(), {1, workers});  // to compare with
+  if (!a.groups.empty()) return all;
   for (int g = 1; g <= workers; g *= 2) {
     if (workers % g == 0) all.push_back(g);
   }
@@ -119,10 +127,21 @@ std::map<int, plan::StepForecast> forecasts(const SimulateArguments& a, const tr
   c.grain = p.planned.plan.grain;
   c.lanes = p.planned.plan.lanes;
   c.balanced = p.job.sync.mode != "bsp";
-  c.classifier = p.job.parallel.classifier == "auto" ? "data" : p.job.parallel.classifier;
+  c.overlap = p.job.sync.overlap;
+  c.servers = static_cast<int>(p.job.cluster.servers);
+  const job::Parallel& parallel = p.job.parallel;
+  c.classifier = parallel.classifier == "auto" ? "data" : parallel.classifier;
+  c.layers = static_cast<int>(parallel.layers);
+  c.copies = c.classifier == "hybrid" ? static_cast<int>(parallel.copies) : 1;
+  if (c.classifier != "data" && (workload.tail() == 0 || c.layers > workload.tail())) {
+    refuse("parallel.classifier: {} ends in {}", workload.model,
+           plural(workload.tail(), "linear layer"));
+  }
   std::map<int, plan::StepForecast> all;
   for (const int g : groups_of(a, workers)) {
-    if (g < 1 || workers % g != 0) refuse("--groups {}: {} cannot be parted so", g, workers);
+    if (g < 1 || workers % g != 0 || workers / g % c.copies != 0) {
+      refuse("--groups {}: {} cannot be parted so", g, plural(workers, "worker"));
+    }
     c.groups = g;
     all[g] = model.forecast(c);
   }
@@ -205,6 +224,7 @@ class Virtual {
     options.batch = p_.planned.plan.batch;
     options.seed = p_.job.train.seed;
     options.augment = &p_.job.data.augment;
+    options.decay_all = p_.job.train.decay_all;
     return std::make_unique<plan::VirtualTraining>(*p_.planned.program, *p_.optimizer, p_.source,
                                                    options, p_.planned.plan.stepper(p_.job.train));
   }
@@ -235,12 +255,12 @@ class Virtual {
 int simulate_verb(const SimulateArguments& a) {
   if (a.presets || !a.preset.empty()) return run_presets(a);
   if (a.job.empty()) refuse("simulate needs a job file, or --preset NAME (--presets lists them)");
+  if (a.tune && a.updates <= 0) refuse("--tune needs --train UPDATES and --target LOSS");
   train::Preparing preparing;
   preparing.planning = plan_options();
   preparing.planning.predict = true;
   const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), preparing);
-  const plan::Workload workload =
-      plan::measure_workload(*p.planned.program, *p.optimizer, p.planned.plan.stepper(p.job.train));
+  const plan::Workload workload = train::measure_workload(p);
   const plan::Cluster cluster = cluster_of(a);
   const int workers = a.workers > 0 ? a.workers : cluster.size();
   if (workers > cluster.size()) {
@@ -255,6 +275,10 @@ int simulate_verb(const SimulateArguments& a) {
     fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", groups, to_string(f.step),
                to_string(f.update), to_string(f.computing), to_string(f.waiting), to_string(f.sent),
                f.bottleneck());
+  }
+  if (a.updates > 0 && (p.optimizer->needs_norms() || p.job.train.clip_norm > 0)) {
+    refuse(
+        "--train: lars and train.clip_norm need norms, which groups in virtual time do not have");
   }
   if (a.updates > 0 && a.tune) {
     Virtual(a, p, all).tune();
@@ -285,7 +309,9 @@ void add_simulate(CLI::App& app, Run& run) {
                    "Workers' times vary: by 0.2 (log-normal), or 0.05:10 (one in twenty takes ten "
                    "times as long)")
       ->type_name("SPREAD");
-  verb->add_option("--steps", a->steps, "Steps to simulate with stragglers")->capture_default_str();
+  verb->add_option("--steps", a->steps, "Steps to simulate with stragglers")
+      ->check(CLI::Range(3, 1'000'000))
+      ->capture_default_str();
   verb->add_option("--seed", a->seed, "Of what is random")->capture_default_str();
   verb->add_option("--train", a->updates,
                    "Train the model in virtual time, for so many updates at most")

@@ -14,9 +14,11 @@
 #include "convoy/base/error.hpp"
 #include "convoy/base/file.hpp"
 #include "convoy/base/text.hpp"
+#include "convoy/comm/mpi.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/plan/tuner.hpp"
 #include "convoy/train/run_folder.hpp"
+#include "convoy/train/trainer.hpp"
 
 #include "app/launch/hosts.hpp"
 #include "app/launch/launch.hpp"
@@ -52,6 +54,8 @@ class RealTarget final : public plan::TuneTarget {
   }
 
   const fs::path& folder() const { return folder_; }
+  /// Why it could not go on, if it could not.
+  const std::string& ending() const { return ending_; }
   std::vector<int> groups() const override { return groups_; }
 
   Seconds update_time(int groups) const override {
@@ -74,7 +78,8 @@ class RealTarget final : public plan::TuneTarget {
     std::vector<std::string> words = {"train", a_.job, begun ? "--resume" : "--run",
                                       folder_.string()};
     std::vector<std::string> settings = {
-        fmt::format("train.max_time={:.3f}s", std::max(1.0, time.value)),
+        // Which counts the sittings before.
+        fmt::format("train.max_time={:.3f}s", elapsed_.value + std::max(1.0, time.value)),
         fmt::format("train.lr.peak={}", s.learning_rate),
         fmt::format("cluster.groups={}", s.groups)};
     if (s.groups == 1) {
@@ -100,12 +105,20 @@ class RealTarget final : public plan::TuneTarget {
     double sum = 0;
     int count = 0;
     std::vector<double> losses;
+    std::string ending;
     for (const nlohmann::json& e : events) {
       if (e.at("event") == "step") losses.push_back(e.at("loss").get<double>());
       if (e.at("event") == "eval" && job_.train.target > 0) {
         outcome.reached = outcome.reached || e.at("accuracy").get<double>() >= job_.train.target;
       }
+      if (e.at("event") == "stop") {
+        ending = e.at("ending").get<std::string>();
+        elapsed_ += Seconds{e.at("elapsed_seconds").get<double>()};
+      }
     }
+    outcome.reached = outcome.reached || ending == to_string(train::Ending::target);
+    outcome.ended = !outcome.reached && ending != to_string(train::Ending::max_time);
+    if (outcome.ended) ending_ = ending;
     for (size_t i = losses.size() / 2; i < losses.size(); ++i, ++count) sum += losses[i];
     if (count > 0) outcome.loss = sum / count;
     return outcome;
@@ -113,12 +126,14 @@ class RealTarget final : public plan::TuneTarget {
 
   void keep() override {
     trying_ = true;
+    kept_elapsed_ = elapsed_;
     if (fs::exists(checkpoint())) {
       fs::copy_file(checkpoint(), kept(), fs::copy_options::overwrite_existing);
     }
   }
   void go_back() override {
     trying_ = false;
+    elapsed_ = kept_elapsed_;
     if (fs::exists(kept())) {
       fs::copy_file(kept(), checkpoint(), fs::copy_options::overwrite_existing);
       fs::remove(kept());
@@ -173,12 +188,22 @@ class RealTarget final : public plan::TuneTarget {
   std::vector<int> groups_;
   fs::path folder_;
   bool trying_ = false;
+  Seconds elapsed_;  // as the run's checkpoint has it
+  Seconds kept_elapsed_;
+  std::string ending_;
   mutable std::map<int, Seconds> update_times_;
 };
 
 int tune_verb(const TuneArguments& a) {
+  if (comm::started_by_launcher()) {
+    refuse("tune starts its workers itself: leave out mpirun or srun, and add --workers N");
+  }
+  if (a.launch.dry_run) refuse("--dry-run is for train; tune starts many trainings");
   const job::Job job = job::read_job(a.job, a.set);
-  if (job.train.optimizer == "adam") refuse("tune is for optimizers with train.momentum");
+  if (job.train.optimizer == "adam" || job.train.momentum <= 0) {
+    refuse("tune is for sgd and lars with train.momentum greater than 0");
+  }
+  if (job.cluster.own_servers) refuse("tune is not for cluster.own_servers");
   if (job.train.target <= 0 && a.minutes <= 0) {
     refuse("tune needs an end: train.target, or --minutes M");
   }
@@ -201,9 +226,11 @@ int tune_verb(const TuneArguments& a) {
   const plan::Tuned tuned = plan::tune(target, options);
   fmt::print(
       "{}: {}, momentum {:g}, learning rate {:g}; {} searching, {} training\nwritten to {}\n",
-      tuned.reached ? "reached train.target" : "stopped", plural(tuned.setting.groups, "group"),
-      tuned.setting.momentum, tuned.setting.learning_rate, to_string(tuned.searching),
-      to_string(tuned.training), target.folder().string());
+      tuned.reached ? "reached train.target"
+      : tuned.ended ? fmt::format("ended before train.target ({})", target.ending())
+                    : "stopped",
+      plural(tuned.setting.groups, "group"), tuned.setting.momentum, tuned.setting.learning_rate,
+      to_string(tuned.searching), to_string(tuned.training), target.folder().string());
   return 0;
 }
 

@@ -26,7 +26,7 @@ void add_plan(CLI::App& app, Run& run, const Arguments& called);
 void add_simulate(CLI::App& app, Run& run);
 void add_tune(CLI::App& app, Run& run);
 void add_config(CLI::App& app, Run& run);
-void add_info(CLI::App& app, Run& run);
+void add_info(CLI::App& app, Run& run, const Arguments& called);
 void add_import_cifar(CLI::App& app, Run& run);
 void add_pack(CLI::App& app, Run& run);
 

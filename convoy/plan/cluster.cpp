@@ -223,6 +223,11 @@ double parse_bandwidth(const std::string& text) {
   constexpr const char* kExpected = "a bandwidth such as 1Gbit/s or 125MB/s";
   auto [value, unit] = number_and_unit(text, kExpected);
   if (unit.ends_with("/s")) unit.resize(unit.size() - 2);
+  // Some write Gb for bits, others for bytes.
+  if (unit.ends_with("b") ||
+      (unit.ends_with("B") && unit.size() > 1 && unit[unit.size() - 2] == 'b')) {
+    refuse("'{}' may mean bits or bytes: write Gbit/s or GB/s", text);
+  }
   const bool bits = lower(unit).ends_with("bit");
   const bool binary = lower(unit).find("ib") != std::string::npos && !bits;
   const double base = binary ? 1024 : 1000;
@@ -244,7 +249,7 @@ Seconds parse_latency(const std::string& text) {
   constexpr const char* kExpected = "a time such as 50us or 1.5ms";
   const auto [value, unit] = number_and_unit(text, kExpected);
   static const std::map<std::string, double> kUnits = {{"ns", 1e9}, {"us", 1e6}, {"µs", 1e6},
-                                                       {"ms", 1e3}, {"s", 1},     {"", 1}};
+                                                       {"ms", 1e3}, {"s", 1},    {"", 1}};
   const auto found = kUnits.find(unit);
   if (found == kUnits.end()) refuse("'{}' is not {}", text, kExpected);
   return {value / found->second};

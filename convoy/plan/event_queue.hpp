@@ -2,9 +2,9 @@
 // Time that is only counted: what is to happen is done in the order of when, and of equal times in
 // the order it was asked for.
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
-#include <queue>
 #include <utility>
 #include <vector>
 
@@ -17,16 +17,17 @@ class EventQueue {
   Seconds now() const { return now_; }
 
   void at(Seconds when, std::function<void()> what) {
-    events_.push({std::max(when, now_), count_++, std::move(what)});
+    events_.push_back({std::max(when, now_), count_++, std::move(what)});
+    std::push_heap(events_.begin(), events_.end(), later);
   }
   void after(Seconds delay, std::function<void()> what) { at(now_ + delay, std::move(what)); }
 
   bool empty() const { return events_.empty(); }
   /// Does what is next.
   void step() {
-    // The queue gives only constant access to what is about to go.
-    Event event = std::move(const_cast<Event&>(events_.top()));
-    events_.pop();
+    std::pop_heap(events_.begin(), events_.end(), later);
+    const Event event = std::move(events_.back());
+    events_.pop_back();
     now_ = event.when;
     event.what();
   }
@@ -36,14 +37,15 @@ class EventQueue {
     Seconds when;
     uint64_t number;
     std::function<void()> what;
-    bool operator<(const Event& other) const {  // the largest is next
-      return std::pair(other.when, other.number) < std::pair(when, number);
-    }
   };
+  /// The first of a heap is the one that is later than none.
+  static bool later(const Event& a, const Event& b) {
+    return std::pair(a.when, a.number) > std::pair(b.when, b.number);
+  }
 
   Seconds now_;
   uint64_t count_ = 0;
-  std::priority_queue<Event> events_;
+  std::vector<Event> events_;  // a heap
 };
 
 /// Something that serves one after the other: a link, a server.

@@ -79,6 +79,12 @@ Way to_one(const engine::Tail& tail, const Rounds& rounds, int workers,
   return {Bytes{static_cast<int64_t>(count * one_way)}, Seconds{count * time}};
 }
 
+/// A worker's strip to the servers, and its new weights back at the same time.
+Way to_servers(int64_t floats, const comm::LinkSpeed& link) {
+  const double bytes = 4.0 * static_cast<double>(floats);
+  return {Bytes{4 * floats}, link.transfer(bytes, bytes)};
+}
+
 /// Of the tail's arithmetic, that of its last layers.
 double part_of_tail(const engine::Tail& tail, const engine::Tail& last) {
   const auto weights = [](const engine::Tail& t) {
@@ -110,12 +116,14 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
   Way in_line;
   if (classifier == "data") {
     beside = exchange(facts.weights, workers, link);
+    if (facts.groups > 1) beside += to_servers(facts.weights / workers, link);
   } else {
     check(facts.tail.has_value(), "there are linear layers at the end");
     const engine::Tail tail = facts.tail->last(layers);
     p.layers = layers;
     const Rounds rounds = rounds_of(facts, workers);
     beside = exchange(facts.weights - tail.floats, workers, link);
+    if (facts.groups > 1) beside += to_servers((facts.weights - tail.floats) / workers, link);
     if (classifier == "merged") {
       in_line = to_one(tail, rounds, workers, link);
       // One thread computes for all, and the others wait.
@@ -127,6 +135,8 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
       const int team = workers / copies;
       in_line = activations(tail, rounds, team, link);
       in_line += exchange(tail.floats / team, copies, link);
+      // Slices to the servers and back, which the next step's activations wait for.
+      if (facts.groups > 1) beside += to_servers(tail.floats / team, link);
     }
   }
   p.sent = beside.sent + in_line.sent;
@@ -134,6 +144,7 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
   p.beside = beside.time;
   p.in_line = in_line.time;
   p.step = {std::max(computing, beside.time.value) + in_line.time.value};
+  p.step = std::max(p.step, Seconds{facts.groups * p.merged.value});
   return p;
 }
 

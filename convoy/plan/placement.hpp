@@ -22,7 +22,8 @@ struct StepFacts {
   std::optional<engine::Tail> tail;
   int64_t batch = 0;
   int64_t grain = 0;
-  int lanes = 1;  ///< of a worker
+  int lanes = 1;   ///< of a worker
+  int groups = 1;  ///< that a merged classifier serves in turn, and whose slices servers update
 };
 
 /// The part of a program's arithmetic that its tail does; 0 if it has none.

@@ -38,6 +38,7 @@ tr.best td { font-weight: 600; }
 
 std::string ending(const std::string& bottleneck) {
   static const std::map<std::string, std::string> kWords = {{"computing", "its workers' computing"},
+                                                            {"data", "the preparing of samples"},
                                                             {"link", "the links"},
                                                             {"servers", "the servers"},
                                                             {"latency", "the latency of messages"}};
@@ -167,7 +168,7 @@ std::vector<std::string> settings_of(const Configuration& c) {
                                   fmt::format("cluster.groups={}", c.groups),
                                   fmt::format("parallel.classifier={}", c.classifier)};
   if (c.servers > 0) all.push_back(fmt::format("cluster.servers={}", c.servers));
-  if (c.own_servers) all.emplace_back("cluster.own_servers=true");
+  if (c.own_servers && c.groups > 1) all.emplace_back("cluster.own_servers=true");
   if (c.layers > 0) all.push_back(fmt::format("parallel.layers={}", c.layers));
   if (c.classifier == "hybrid") all.push_back(fmt::format("parallel.copies={}", c.copies));
   if (c.groups > 1 || c.classifier != "data") all.emplace_back("sync.reproducible=false");
@@ -183,7 +184,7 @@ std::string describe(const ReportData& d) {
       to_string(best.forecast.step), rate(best), to_string(best.forecast.computing),
       to_string(best.forecast.waiting), to_string(best.forecast.sent));
   text += fmt::format("limit   {}\n", ending(best.forecast.bottleneck()));
-  if (!d.advice.empty()) text += fmt::format("helps   {}\n", advice_text(d));
+  if (!advice_text(d).empty()) text += fmt::format("helps   {}\n", advice_text(d));
   text += fmt::format("others  (of {} tried{})\n", d.found->tried,
                       d.found->too_large > 0
                           ? fmt::format("; {} too large for the memory", d.found->too_large)
@@ -219,11 +220,13 @@ std::string report_html(const ReportData& d) {
       "<p class='plan'><b>{}</b>: {} a step, {:.0f} samples/s. What limits it: {}.</p>\n",
       escaped(describe(best.configuration)), to_string(best.forecast.step), rate(best),
       ending(best.forecast.bottleneck()));
-  if (!d.advice.empty()) html += fmt::format("<p>What would help: {}.</p>\n", advice_text(d));
+  if (!advice_text(d).empty()) {
+    html += fmt::format("<p>What would help: {}.</p>\n", escaped(advice_text(d)));
+  }
   std::string settings;
   for (const std::string& s : settings_of(best.configuration)) settings += " --set " + s;
   html += fmt::format("<p><code>convoy train JOB --workers {}{}</code></p>\n",
-                      best.configuration.workers, escaped(settings));
+                      best.configuration.processes(), escaped(settings));
   html += "<h2>What was compared</h2>\n" + table(*d.found);
   html += "<h2>Why</h2>\n<div class='charts'>\n";
   html += draw(scaling_chart(d));

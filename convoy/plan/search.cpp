@@ -33,9 +33,14 @@ std::vector<Configuration> spreads(const Workload& w, const SearchOptions& o, in
     c.groups = groups;
     c.batch = batch;
     c.servers = groups > 1 && pins.servers ? *pins.servers : 0;
+    c.own_servers = o.start.own_servers && groups > 1;
+    if (c.own_servers && c.servers == 0) c.servers = 1;
     const auto add = [&](const std::string& classifier, int layers, int copies) {
       if (pins.classifier && *pins.classifier != classifier) return;
       if (pins.reproducible && classifier != "data" && !pins.classifier) return;
+      const int split = layers > 0 ? layers : w.tail();
+      if (classifier != "data" && pins.layers && *pins.layers != split) return;
+      if (classifier == "hybrid" && pins.copies && *pins.copies != copies) return;
       c.classifier = classifier;
       c.layers = layers;
       c.copies = copies;
@@ -110,15 +115,18 @@ SearchResult search(const Workload& workload, const Cluster& cluster,
   const EventModel model(workload, cluster);
   SearchResult result;
   std::vector<Configuration> all;
-  for (const int workers : worker_counts(cluster.size())) {
-    if (options.pins.workers && *options.pins.workers != workers) continue;
-    for (const int64_t batch : batches(options)) {
-      for (const Configuration& c : spreads(workload, options, workers, batch)) all.push_back(c);
-    }
-  }
   if (options.pins.workers && *options.pins.workers > cluster.size()) {
     refuse("{} has {}, not {}", cluster.name, plural(cluster.size(), "node"),
            *options.pins.workers);
+  }
+  const std::vector<int> counts = options.pins.workers ? std::vector<int>{*options.pins.workers}
+                                                       : worker_counts(cluster.size());
+  for (const int workers : counts) {
+    for (const int64_t batch : batches(options)) {
+      for (const Configuration& c : spreads(workload, options, workers, batch)) {
+        if (c.processes() <= cluster.size()) all.push_back(c);
+      }
+    }
   }
   if (all.empty()) {
     refuse("no configuration of {} is as pinned", plural(cluster.size(), "node"));

@@ -39,6 +39,8 @@ struct Pins {
   std::optional<int> groups;
   std::optional<int> servers;
   std::optional<std::string> classifier;
+  std::optional<int> layers;  ///< of it, if it is not data
+  std::optional<int> copies;  ///< of hybrid
   std::optional<int64_t> batch;
   bool reproducible = false;  ///< one group, classifier data
 };

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -81,6 +82,7 @@ struct Setting {
   Placement placement;
   std::vector<bool> elsewhere;  ///< by layer: not the lanes' to compute
   std::vector<BucketWork> buckets;
+  BucketWork slices;  ///< of split layers, to servers: when a step is over, before the next tail
   Seconds update;
   Bytes sent;
 
@@ -177,13 +179,29 @@ void cut_buckets(Setting& s) {
   }
 }
 
-Setting make_setting(const Workload& w, const Cluster& cluster, const Configuration& c) {
+/// Of split layers every slice goes to the servers by one worker.
+BucketWork slices_of(const Setting& s, int layers) {
+  BucketWork b;
+  if (!s.served() || (s.c.classifier != "model" && s.c.classifier != "hybrid")) return b;
+  b.floats = s.w.tail_weights(layers);
+  const double bytes = kFloat * static_cast<double>(b.floats);
+  const double own = bytes * s.c.copies / s.together();
+  b.busy = s.link.transfer(own, own);
+  b.delay = {2 * s.link.latency.value};
+  b.served = s.link.transfer(bytes / s.servers(), own);
+  return b;
+}
+
+/// Of group `group`, whose workers are neighbours.
+Setting make_setting(const Workload& w, const Cluster& cluster, const Configuration& c, int group) {
   check(c.workers >= 1 && c.groups >= 1 && c.workers % c.groups == 0, "groups are equal");
   check(c.batch >= 1 && c.grain >= 1 && c.lanes >= 1, "there is something to compute");
   Setting s(w, c);
-  s.nodes = cluster.fastest(c.workers);
-  check(static_cast<int>(s.nodes.size()) == c.workers, "the cluster has so many nodes");
-  s.link = cluster.link(s.nodes);
+  const std::vector<const NodeType*> all = cluster.fastest(c.workers);
+  check(static_cast<int>(all.size()) == c.workers, "the cluster has so many nodes");
+  s.link = cluster.link(all);
+  const auto first = all.begin() + static_cast<std::ptrdiff_t>(group) * c.together();
+  s.nodes.assign(first, first + c.together());
   s.shares = shares_of(w, c, s.nodes);
   double worst = 0;
   for (size_t i = 0; i < s.shares.size(); ++i) {
@@ -201,7 +219,10 @@ Setting make_setting(const Workload& w, const Cluster& cluster, const Configurat
   s.placement =
       place(facts_of(w, c, 1 / s.slowest), c.classifier, layers, c.copies, s.together(), s.link);
   cut_buckets(s);
+  s.slices = slices_of(s, layers);
   s.sent += s.placement.sent_in_line;
+  s.sent += Bytes{static_cast<int64_t>(kFloat * static_cast<double>(s.slices.floats) * c.copies /
+                                       s.together())};
   return s;
 }
 
@@ -234,7 +255,19 @@ class Actor {
     }
   }
 
+  /// Samples of a step are prepared beside the steps before it, at the pace of those who do it.
   void begin() {
+    const double samples = static_cast<double>(s_.rounds * s_.c.grain * s_.c.lanes);
+    prepared_ += Seconds{samples * s_.w.data.value * s_.slowest};
+    if (queue_.now() < prepared_) {
+      span("data", "samples", queue_.now(), prepared_);
+      queue_.at(prepared_, [this] { start(); });
+    } else {
+      start();
+    }
+  }
+
+  void start() {
     began_.push_back(queue_.now());
     computed_.push_back({});
     scale_ = slowdown();
@@ -297,6 +330,10 @@ class Actor {
 
   /// Linear layers that others compute, or whose activations travel, once in every round.
   void tail() {
+    if (slices_missing_) {
+      tail_waits_ = true;
+      return;
+    }
     const auto rounds = static_cast<double>(s_.rounds);
     const Seconds network{(s_.placement.in_line - s_.placement.merged).value / rounds};
     if (s_.c.classifier == "merged") {
@@ -386,7 +423,22 @@ class Actor {
     }
   }
 
+  /// New weights of split layers, behind everything else on the link.
+  void swap_slices() {
+    if (s_.slices.floats == 0) return;
+    slices_missing_ = true;
+    queue_.at(link_.reserve(queue_.now(), s_.slices.busy), [this] {
+      const Seconds there = shared_.servers.reserve(queue_.now(), s_.slices.served);
+      span("servers", "split layers", queue_.now(), there);
+      queue_.at(there + s_.slices.delay, [this] {
+        slices_missing_ = false;
+        if (std::exchange(tail_waits_, false)) tail();
+      });
+    });
+  }
+
   void end() {
+    swap_slices();
     if (s_.buckets.empty()) {
       compute(s_.update, "update", [this] { begin(); });
       return;
@@ -411,11 +463,14 @@ class Actor {
   std::vector<size_t> waiting_;  // buckets, for the link
   bool sending_ = false;
   bool waits_ = false;  // the lanes stand at layer_
-  bool held_ = false;   // the lanes stand until all is here
+  bool slices_missing_ = false;
+  bool tail_waits_ = false;  // the lanes stand before the split layers
+  bool held_ = false;        // the lanes stand until all is here
   size_t outstanding_ = 0;
   size_t layer_ = 0;
   int64_t round_ = 1;
   double scale_ = 1;
+  Seconds prepared_;               // the samples of the step that is next
   std::vector<Seconds> began_;     // by step
   std::vector<Seconds> computed_;  // by step
   std::vector<Span> spans_;
@@ -439,6 +494,7 @@ double random_factor(double spread, uint64_t seed, int worker, int64_t step) {
 std::string StepForecast::bottleneck() const {
   const double rest = std::max(0.0, (step - computing).value);
   if (rest < 0.1 * step.value) return "computing";
+  if (data.value > 0.95 * step.value) return "data";
   if (server.value > 0.8 * update.value && server.value > 0) return "servers";
   if (link.value > 0.5 * rest) return "link";
   return "latency";
@@ -478,13 +534,15 @@ StepForecast EventModel::forecast(const Configuration& c) const {
 }
 
 StepForecast EventModel::with_buckets(const Configuration& c) const {
-  const Setting s = make_setting(workload_, cluster_, c);
   Shared shared;
+  std::vector<std::unique_ptr<const Setting>> settings;
   std::vector<std::unique_ptr<Actor>> groups;
   for (int g = 0; g < c.groups; ++g) {
-    groups.push_back(std::make_unique<Actor>(shared, s, options_, g));
+    settings.push_back(std::make_unique<const Setting>(make_setting(workload_, cluster_, c, g)));
+    const Setting& own = *settings.back();
+    groups.push_back(std::make_unique<Actor>(shared, own, options_, g));
     // One after the other, as they come to be in the long run.
-    const Seconds turn{(s.w.sample().value * s.slowest) * static_cast<double>(s.rounds) *
+    const Seconds turn{own.w.sample().value * own.slowest * static_cast<double>(own.rounds) *
                        static_cast<double>(c.grain * c.lanes)};
     shared.queue.at({turn.value * g / c.groups}, [actor = groups.back().get()] { actor->begin(); });
   }
@@ -493,12 +551,16 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   };
   while (!done()) shared.queue.step();
 
+  const Setting& s = *settings.front();
   StepForecast f;
+  double updates = 0;  // in a second
   const auto first = static_cast<size_t>(options_.steps / 3);
   const auto last = static_cast<size_t>(options_.steps);
   for (const auto& g : groups) {
     const auto counted = static_cast<double>(last - first);
-    f.step += Seconds{(g->began()[last] - g->began()[first]).value / counted};
+    const double step = (g->began()[last] - g->began()[first]).value / counted;
+    f.step += Seconds{step};
+    updates += 1 / step;
     for (size_t i = first; i < last; ++i) f.computing += Seconds{g->computed()[i].value / counted};
     f.link += Seconds{g->link_busy().value / static_cast<double>(g->step() + 1)};
   }
@@ -506,9 +568,11 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   f.step = {f.step.value / groups_count};
   f.computing = {f.computing.value / groups_count};
   f.link = {f.link.value / groups_count + (s.placement.in_line - s.placement.merged).value};
-  f.update = {f.step.value / groups_count};
+  f.update = {1 / updates};
   f.waiting = f.step - f.computing;
+  f.data = {static_cast<double>(s.rounds * c.grain * c.lanes) * s.w.data.value * s.slowest};
   for (const BucketWork& b : s.buckets) f.server += b.served;
+  f.server += s.slices.served;
   f.server = std::max(f.server, s.placement.merged);
   f.sent = s.sent;
   f.memory = memory_of(s);
@@ -519,7 +583,7 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
 StepForecast LemmaModel::forecast(const Configuration& given) const {
   Configuration c = given;
   c.bucket = {0};
-  const Setting s = make_setting(workload_, cluster_, c);
+  const Setting s = make_setting(workload_, cluster_, c, c.groups - 1);  // the slowest
   StepForecast f;
   const double computing = workload_.sample().value * s.slowest * static_cast<double>(s.rounds) *
                            static_cast<double>(c.grain * c.lanes);

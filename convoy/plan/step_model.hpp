@@ -8,8 +8,8 @@
 //   servers  (groups)                                        pushes and pulls of all groups, in
 //   turn
 //
-// Simplified: workers of a group are as fast as the slowest of them, which all wait for. A bucket
-// starts when it has it.
+// Simplified: workers of a group are as fast as the slowest of them, which all wait for, and a
+// bucket starts when that one has it. Groups are of neighbours, the fastest nodes first.
 
 #include <cstdint>
 #include <functional>
@@ -40,6 +40,8 @@ struct Configuration {
   std::string collective = "auto";  ///< how gradients are summed: as sync.allreduce, but tree
 
   int together() const { return workers / groups; }
+  /// Workers, and servers of their own.
+  int processes() const { return workers + (own_servers ? servers : 0); }
 };
 
 /// Something that took time, for a picture of a step.
@@ -55,13 +57,14 @@ struct StepForecast {
   Seconds update;           ///< between updates of the model: step/groups
   Seconds computing;        ///< of it, the slowest worker's lanes
   Seconds waiting;          ///< of it, its lanes for others
+  Seconds data;             ///< in it, samples are prepared, beside the computing
   Seconds link;             ///< in it, the worker's link is busy
   Seconds server;           ///< between updates, the servers are busy
   Bytes sent;               ///< by a worker in a step
   Bytes memory;             ///< of a worker
   std::vector<Span> spans;  ///< of one step of the first group
 
-  /// What it would be faster with: "computing", "link", "servers", "latency".
+  /// What it would be faster with less of: "computing", "data", "link", "servers", "latency".
   std::string bottleneck() const;
 };
 

@@ -39,7 +39,7 @@ class Tuner {
  private:
   bool over() const {
     const Seconds spent = result_.searching + result_.training;
-    return result_.reached || (o_.most.value > 0 && spent >= o_.most);
+    return result_.reached || result_.ended || (o_.most.value > 0 && spent >= o_.most);
   }
 
   void tell(const std::string& line) const {
@@ -52,6 +52,7 @@ class Tuner {
     const TuneTarget::Outcome outcome = target_.train(setting, trial_);
     target_.go_back();
     result_.searching += outcome.took;
+    result_.ended = result_.ended || outcome.ended;
     result_.trials.push_back({setting, outcome.loss, outcome.took, false});
     tell(fmt::format("trial   {}, momentum {:g}, learning rate {:g}: loss {:.4f}",
                      plural(setting.groups, "group"), setting.momentum, setting.learning_rate,
@@ -64,6 +65,7 @@ class Tuner {
     TuneSetting setting{1, 0.9, o_.rates.front()};
     double least = std::numeric_limits<double>::infinity();
     for (const double rate : o_.rates) {
+      if (over()) break;
       setting.learning_rate = rate;
       const double loss = score(setting);
       if (loss * kTie >= least) {
@@ -73,7 +75,7 @@ class Tuner {
       least = loss;
       best_ = setting;
     }
-    if (!std::isfinite(least)) {
+    if (!std::isfinite(least) && !over()) {
       fail("with every learning rate from {} to {} the training diverged", o_.rates.front(),
            o_.rates.back());
     }
@@ -93,6 +95,8 @@ class Tuner {
     std::optional<TuneSetting> diverged;
     Found found;
     for (const TuneSetting& s : settings) {
+      if (over()) break;
+      if (groups == 1 && s.momentum < 0) continue;  // that is for groups, which bring some
       if (diverged && s.momentum >= diverged->momentum &&
           s.learning_rate >= diverged->learning_rate) {
         continue;
@@ -117,7 +121,7 @@ class Tuner {
     for (;;) {
       const Found found = grid(groups);
       const bool too_many = !std::isfinite(found.loss) || found.setting.momentum <= least;
-      if (too_many && groups > 1) {
+      if (too_many && groups > 1 && !over()) {
         groups = half(groups);
         tell(fmt::format("groups  {}: fewer, since the least momentum was the best", groups));
         continue;
@@ -150,6 +154,7 @@ class Tuner {
     const TuneTarget::Outcome outcome = target_.train(best_, time);
     result_.training += outcome.took;
     result_.reached = outcome.reached;
+    result_.ended = outcome.ended;
     if (!std::isfinite(outcome.loss)) {
       // What was right for a while is not any more.
       best_.learning_rate /= 10;

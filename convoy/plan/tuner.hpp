@@ -38,6 +38,7 @@ class TuneTarget {
   struct Outcome {
     double loss = std::numeric_limits<double>::infinity();  ///< lately; infinite: it diverged
     bool reached = false;                                   ///< the target; it stopped there
+    bool ended = false;                                     ///< it cannot go on, whatever is set
     Seconds took;
   };
   virtual Outcome train(const TuneSetting& setting, Seconds time) = 0;
@@ -68,6 +69,7 @@ struct Tuned {
   Seconds searching;
   Seconds training;
   bool reached = false;
+  bool ended = false;  ///< the training came to its end before the target
 };
 
 /// The fewest groups whose updates come within a tenth as fast as the fastest.

@@ -95,6 +95,7 @@ class VirtualTraining::Sitting {
   static sync::UpdateOptions update_options(const VirtualTraining& of) {
     sync::UpdateOptions o;
     o.grains = of.options_.batch / of.program_.grain();
+    o.decay_all = of.options_.decay_all;
     return o;
   }
   static sync::ModelArrays arrays(VirtualTraining& of) {

@@ -55,7 +55,8 @@ struct VirtualRun {
 struct VirtualOptions {
   int64_t batch = 64;
   uint64_t seed = 1;
-  int threads = 1;  ///< that prepare samples
+  int threads = 1;        ///< that prepare samples
+  bool decay_all = true;  ///< as train.decay_all
   const job::Augment* augment = nullptr;
 };
 

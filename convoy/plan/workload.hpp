@@ -33,6 +33,7 @@ struct Workload {
   /// What the reference worker does: seconds above are of it. Nodes that are given in GFLOP/s are
   /// compared with this.
   double reference_gflops = 1;
+  Seconds data;        ///< to prepare a sample, by the threads that do it beside the lanes
   Seconds update;      ///< of the whole model, by the reference worker: sums of lanes, optimizer
   Bytes model_memory;  ///< weights, gradients, optimizer, whatever the batch
   Bytes grain_memory;  ///< of a lane, with the grain that it was made for

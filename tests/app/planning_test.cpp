@@ -42,6 +42,16 @@ TEST_F(Planning, IsForWorkersThatAreMeasured) {
   EXPECT_EQ(again.code, 0) << again.all();
 }
 
+TEST_F(Planning, ACompleteClusterIsMeasuredByInfo) {
+  const Outcome outcome =
+      convoy({"info", "--cluster", "--net", "lenet", "--workers", "2"}, {kNoLeaks});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("nodes:"), HasSubstr("bandwidth"), HasSubstr("lenet")));
+  put(folder_ / "found.yaml", outcome.out);
+  EXPECT_EQ(convoy({"plan", "job.yaml", "--cluster", "found.yaml"}).code, 0);
+  EXPECT_EQ(convoy({"info", "--workers", "2"}).code, 2);
+}
+
 TEST_F(Planning, SaysWhatIsWrongWithACluster) {
   put(folder_ / "bad.yaml", "nodes:\n- {name: a, cuont: 3}\n");
   Outcome outcome = convoy({"plan", "job.yaml", "--cluster", "bad.yaml"});
@@ -85,6 +95,13 @@ TEST_F(Planning, TunesInVirtualTime) {
                                  HasSubstr("tuned"), HasSubstr("searching")));
 }
 
+TEST_F(Planning, TuningEndsWithTheTraining) {
+  const Outcome outcome =
+      convoy({"tune", "job.yaml", "--run", "run", "--set", "train.target=0.9999"}, {kNoLeaks});
+  ASSERT_EQ(outcome.code, 0) << outcome.all();
+  EXPECT_THAT(outcome.out, HasSubstr("ended before train.target (finished)"));
+}
+
 TEST_F(Planning, TunesWhileTraining) {
   Outcome outcome = convoy({"tune", "job.yaml"}, {kNoLeaks});
   EXPECT_EQ(outcome.code, 2);
@@ -93,8 +110,15 @@ TEST_F(Planning, TunesWhileTraining) {
                     "train.epochs=1000000", "--set", "train.eval_every=off"},
                    {kNoLeaks});
   ASSERT_EQ(outcome.code, 0) << outcome.all();
-  EXPECT_THAT(outcome.out, AllOf(HasSubstr("trial   1 group"), HasSubstr("written to run")));
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("trial   1 group"), HasSubstr("taken   1 group"),
+                                 Not(HasSubstr("loss inf")), HasSubstr("written to run")));
   EXPECT_FALSE(tensors("run").empty());
+  // Every stretch makes steps, the later ones, too.
+  const auto stops = events("run", "stop");
+  ASSERT_GT(stops.size(), 3U);
+  for (size_t i = 1; i < stops.size(); ++i) {
+    EXPECT_GT(stops[i].at("elapsed_seconds").get<double>(), 0.5);
+  }
 }
 
 }  // namespace

@@ -68,7 +68,8 @@ TEST(Bandwidth, IsReadWithItsUnit) {
   EXPECT_DOUBLE_EQ(parse_bandwidth("1GiB/s"), 1073741824.0);
   EXPECT_DOUBLE_EQ(parse_bandwidth("8bit/s"), 1);
   EXPECT_EQ(bandwidth_to_string(125e6), "1 Gbit/s");
-  for (const char* wrong : {"fast", "3 parsec", "-1Gbit/s", "0MB/s", "10Gb its", ""}) {
+  for (const char* wrong :
+       {"fast", "3 parsec", "-1Gbit/s", "0MB/s", "10Gb its", "", "10Gb/s", "10gb"}) {
     EXPECT_THROW(parse_bandwidth(wrong), InputError) << wrong;
   }
 }

@@ -95,6 +95,17 @@ TEST(EventModel, SlowLinksAreTheStep) {
   EXPECT_NEAR(static_cast<double>(f.sent.value), exchange * 1e6, 10);
 }
 
+TEST(EventModel, WaitsForSamplesThatTakeLongerThanTheComputing) {
+  Workload w = three_layers();
+  w.data = {3e-3};
+  const Cluster one = nodes(1, 1e9);
+  EXPECT_NEAR(EventModel(w, one).forecast(on(1, 32)).step.value, 32 * 4e-3, 1e-9);
+  w.data = {6e-3};
+  const StepForecast slow = EventModel(w, one).forecast(on(1, 32));
+  EXPECT_NEAR(slow.step.value, 32 * 6e-3, 1e-9);
+  EXPECT_EQ(slow.bottleneck(), "data");
+}
+
 TEST(EventModel, SharesFollowSpeeds) {
   const Workload w = three_layers();
   Cluster unequal = nodes(1, 100e9);
@@ -126,6 +137,31 @@ TEST(EventModel, GroupsUpdateInTurnUntilTheServersAreBusy) {
   // As many as the lemma asks for make it as fast as it can be.
   c.servers = 8;
   EXPECT_LT(EventModel(w, slow).forecast(c).update.value, 0.4 * crowded.update.value);
+}
+
+TEST(EventModel, GroupsAreAsFastAsTheirOwnNodes) {
+  const Workload w = three_layers();
+  Cluster unequal = nodes(2, 100e9);
+  unequal.nodes.push_back(unequal.nodes.front());
+  unequal.nodes[1].speed = 0.25;
+  Configuration c = on(4, 32);
+  c.groups = 2;
+  // Two fast workers take 64 ms for a batch, two slow ones four times as long.
+  const StepForecast f = EventModel(w, unequal).forecast(c);
+  EXPECT_NEAR(1 / f.update.value, 1 / 0.064 + 1 / 0.256, 0.5);
+}
+
+TEST(EventModel, SlicesOfGroupsGoToTheServers) {
+  const Workload w = workload_of(model::build("alexnet"));
+  Cluster four = nodes(4, 125e6, 50e-6);
+  four.nodes[0].gflops = 500;
+  Configuration c = on(4, 128);
+  c.groups = 2;
+  c.classifier = "model";
+  const StepForecast f = EventModel(w, four).forecast(c);
+  // A quarter of nearly all weights each way on each of four servers' links, for every update.
+  EXPECT_GT(f.server.value, 55e6 / 125e6);
+  EXPECT_GE(f.update.value, 0.95 * f.server.value);
 }
 
 TEST(EventModel, StragglersHoldUpTheirGroupOnly) {
