@@ -61,10 +61,9 @@ TEST_F(Report, TellsTheSettings) {
   c.batch = 64;
   c.classifier = "hybrid";
   c.copies = 4;
-  EXPECT_THAT(settings_of(c),
-              testing::ElementsAre("train.batch=64", "cluster.groups=2",
-                                   "parallel.classifier=hybrid", "parallel.copies=4",
-                                   "sync.reproducible=false"));
+  EXPECT_THAT(settings_of(c), testing::ElementsAre("train.batch=64", "cluster.groups=2",
+                                                   "parallel.classifier=hybrid",
+                                                   "parallel.copies=4", "sync.reproducible=false"));
 }
 
 TEST(Chart, DrawsWhateverNumbers) {
