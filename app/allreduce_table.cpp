@@ -196,10 +196,11 @@ int compare_allreduce(comm::Communicator& c, const AllreduceArguments& a,
   const bool table = c.rank() == 0 && !a.json;
   if (table) {
     fmt::print(
-        "{}; a message takes {:.1f} µs + {:.3f} µs per KiB (long ones {:.3f}), further ones {:.1f} "
-        "µs each\n",
+        "{}; a message takes {:.1f} µs + {:.3f} µs per KiB (long ones {:.3f}, to one rank {:.3f}), "
+        "further ones {:.1f} µs each\n",
         plural(c.size(), "rank"), link.latency.value * 1e6, link.per_byte.value * 1e6 * 1024,
-        link.long_per_byte.value * 1e6 * 1024, link.per_message.value * 1e6);
+        link.long_per_byte.value * 1e6 * 1024, link.to_one_per_byte.value * 1e6 * 1024,
+        link.per_message.value * 1e6);
     fmt::print("{:>10} {:>10} {:>10} {:>10} {:>10}\n", "size", "way", "ms", "GB/s", "× mpi");
   }
   nlohmann::json rows = nlohmann::json::array();

@@ -69,13 +69,11 @@ std::string describe_algorithms(const train::Prepared& p, bool profile) {
 
 /// What the job says about how it is spread; `auto` is open.
 plan::SearchOptions search_options(const PlanArguments& a, const job::Job& job,
-                                   const plan::Plan& plan, const plan::Workload& workload) {
+                                   const plan::Plan& plan, const plan::Workload& workload,
+                                   const plan::Cluster& cluster) {
   plan::SearchOptions options;
-  options.start.grain = plan.grain;
-  options.start.lanes = plan.lanes;
-  options.start.balanced = job.sync.mode != "bsp";
-  options.start.overlap = job.sync.overlap;
-  options.start.own_servers = job.cluster.own_servers;
+  options.start = plan::configuration_of(job, plan, cluster);
+  options.pins = plan::pins_of(job);
   options.statistics.batch = plan.batch;
   options.statistics.noise_scale = a.noise;
   options.statistics.momentum = job.train.momentum;
@@ -128,7 +126,7 @@ std::string settings_yaml(const plan::SearchResult& found) {
 /// Plans for `cluster`; worker 0 of those that measured.
 void plan_cluster(const PlanArguments& a, const job::Job& job, const train::Prepared& p,
                   const plan::Workload& workload, const plan::Cluster& cluster) {
-  const plan::SearchOptions options = search_options(a, job, p.planned.plan, workload);
+  const plan::SearchOptions options = search_options(a, job, p.planned.plan, workload, cluster);
   const plan::SearchResult found = plan::search(workload, cluster, options);
   const plan::ReportData data{&workload, &cluster, &found,
                               plan::advise(workload, cluster, options, found), options};

@@ -8,12 +8,12 @@
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
-#include "convoy/base/random.hpp"
 #include "convoy/base/text.hpp"
 #include "convoy/job/read.hpp"
 #include "convoy/optim/asynchrony.hpp"
 #include "convoy/plan/presets.hpp"
 #include "convoy/plan/report.hpp"
+#include "convoy/plan/search.hpp"
 #include "convoy/plan/virtual_target.hpp"
 #include "convoy/plan/virtual_training.hpp"
 #include "convoy/train/trainer.hpp"
@@ -39,39 +39,6 @@ struct SimulateArguments {
   std::optional<double> momentum;
   bool tune = false;
 };
-
-/// "0.2": log-normal with this coefficient of variation; "0.05:10": with this chance ten times as
-/// slow.
-plan::Slowdown slowdown_of(const std::string& text, uint64_t seed) {
-  if (text.empty()) return nullptr;
-  const size_t colon = text.find(':');
-  double first = 0;
-  double times = 0;
-  try {
-    size_t used = 0;
-    first = std::stod(text.substr(0, colon), &used);
-    if (used != std::min(colon, text.size()) || first < 0) throw std::invalid_argument("");
-    if (colon != std::string::npos) {
-      times = std::stod(text.substr(colon + 1), &used);
-      if (used != text.size() - colon - 1 || times <= 0 || first > 1) {
-        throw std::invalid_argument("");
-      }
-    }
-  } catch (const std::logic_error&) {
-    refuse(
-        "--stragglers {}: expected a spread such as 0.2, or a chance and a factor such as "
-        "0.05:10",
-        text);
-  }
-  if (times == 0) {
-    return [=](int worker, int64_t step) { return plan::random_factor(first, seed, worker, step); };
-  }
-  return [=](int worker, int64_t step) {
-    Stream random(seed, Purpose::synthetic, static_cast<uint64_t>(step),
-                  static_cast<uint64_t>(worker));
-    return static_cast<double>(random.uniform()) < first ? times : 1.0;
-  };
-}
 
 int run_presets(const SimulateArguments& a) {
   if (a.presets) {
@@ -118,16 +85,12 @@ std::map<int, plan::StepForecast> forecasts(const SimulateArguments& a, const tr
                                             const plan::Workload& workload,
                                             const plan::Cluster& cluster, int workers) {
   plan::ForecastOptions options;
-  options.slowdown = slowdown_of(a.stragglers, a.seed);
-  options.steps = options.slowdown ? a.steps : 12;
+  options.stragglers = plan::read_stragglers(a.stragglers, workers, a.seed);
+  options.stragglers.predictor = p.job.sync.predictor;
+  if (options.stragglers.slowdown) options.steps = a.steps;
   const plan::EventModel model(workload, cluster, options);
-  plan::Configuration c;
+  plan::Configuration c = plan::configuration_of(p.job, p.planned.plan, cluster);
   c.workers = workers;
-  c.batch = p.planned.plan.batch;
-  c.grain = p.planned.plan.grain;
-  c.lanes = p.planned.plan.lanes;
-  c.balanced = p.job.sync.mode != "bsp";
-  c.overlap = p.job.sync.overlap;
   c.servers = static_cast<int>(p.job.cluster.servers);
   const job::Parallel& parallel = p.job.parallel;
   c.classifier = parallel.classifier == "auto" ? "data" : parallel.classifier;
@@ -142,8 +105,10 @@ std::map<int, plan::StepForecast> forecasts(const SimulateArguments& a, const tr
     if (g < 1 || workers % g != 0 || workers / g % c.copies != 0) {
       refuse("--groups {}: {} cannot be parted so", g, plural(workers, "worker"));
     }
-    c.groups = g;
-    all[g] = model.forecast(c);
+    plan::Configuration fitted = c;
+    fitted.groups = g;
+    plan::fit(workload, plan::pins_of(p.job), {}, fitted);
+    all[g] = model.forecast(fitted);
   }
   return all;
 }
@@ -268,6 +233,11 @@ int simulate_verb(const SimulateArguments& a) {
   }
   fmt::print("{} on {} of {} (simulated), batch {}\n", workload.model, plural(workers, "worker"),
              cluster.name, p.planned.plan.batch);
+  if (!a.stragglers.empty()) {
+    fmt::print("stragglers: {}; shares {}\n",
+               plan::read_stragglers(a.stragglers, workers, a.seed).description,
+               p.job.sync.mode == "balanced" ? "follow what can be foreseen" : "stay equal");
+  }
   const auto all = forecasts(a, p, workload, cluster, workers);
   fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", "groups", "step", "update", "computing",
              "waiting", "sent", "limit");
@@ -305,10 +275,11 @@ void add_simulate(CLI::App& app, Run& run) {
   verb->add_option("--groups", a->groups, "Numbers of groups (default: 1, 2, 4, …)")
       ->delimiter(',')
       ->type_name("LIST");
-  verb->add_option("--stragglers", a->stragglers,
-                   "Workers' times vary: by 0.2 (log-normal), or 0.05:10 (one in twenty takes ten "
-                   "times as long)")
-      ->type_name("SPREAD");
+  verb->add_option(
+          "--stragglers", a->stragglers,
+          "Workers' times vary: by 0.2 (log-normal), 0.05:10 (one in twenty takes ten times "
+          "as long), or as in a trace: constant:1,0.5, steps:20-60, load-ahead, a file")
+      ->type_name("SPREAD|TRACE");
   verb->add_option("--steps", a->steps, "Steps to simulate with stragglers")
       ->check(CLI::Range(3, 1'000'000))
       ->capture_default_str();

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 MINICLUSTER = os.path.join(ROOT, "scripts", "minicluster")
@@ -49,6 +50,61 @@ class Runs:
             raise SystemExit(f"{' '.join(process.args)}\n{said[-2000:]}")
         with open(os.path.join(run, "events.jsonl")) as events:
             return [json.loads(line) for line in events]
+
+
+class Steps:
+    """What the steps of a training that goes on took: `seconds` and `updates` between two marks, `marks` what
+    was read at them, and all events so far."""
+
+    def __init__(self, events, begin, end, marks):
+        self.events, self.marks = events, marks
+        self.updates, self.seconds = end["step"] - begin["step"], end["time"] - begin["time"]
+
+    def each(self):
+        return self.seconds / self.updates
+
+
+def watch(started, first, steps, seconds, mark=lambda: None, patience=300):
+    """Follows the events of a training from step `first` on until it has done so many steps and as many seconds;
+    reads `mark` at both ends. Ends the program if nothing comes."""
+    process, run = started
+    events, begin, marks, told = [], None, [], 0
+    last = time.monotonic()
+    while True:
+        try:
+            with open(os.path.join(run, "events.jsonl")) as file:
+                file.seek(told)
+                lines = file.read()
+        except FileNotFoundError:
+            lines = ""
+        whole = lines[:lines.rfind("\n") + 1]
+        told += len(whole.encode())
+        new = [json.loads(line) for line in whole.splitlines()]
+        events += new
+        for event in new:
+            last = time.monotonic()
+            if event["event"] != "step" or event["step"] < first:
+                continue
+            if begin is None:
+                begin, marks = event, [mark()]
+            elif event["step"] >= begin["step"] + steps and event["time"] >= begin["time"] + seconds:
+                return Steps(events, begin, event, [*marks, mark()])
+        if process.poll() is not None or time.monotonic() - last > patience:
+            process.kill()
+            raise SystemExit(f"{' '.join(process.args)}\n{process.communicate()[0][-2000:]}")
+        time.sleep(0.005)
+
+
+def abandon(started, hosts=0):
+    """Ends a training of which enough is known: on so many hosts of the mini-cluster at once, here as it is asked
+    to, which saves."""
+    process, _ = started
+    if hosts:
+        for host in range(hosts, 0, -1):
+            subprocess.run([MINICLUSTER, "kill", str(host)], check=True)
+    else:
+        process.terminate()
+    process.communicate()
 
 
 def train(words, settings, convoy=CONVOY, hosts=0):

@@ -3,51 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <vector>
 
 #include "convoy/base/random.hpp"
 
 namespace convoy::comm {
 namespace {
-
-/// Passes `messages` messages on to the next rank, all at once, while all others do it too.
-Task around(Communicator& c, std::span<const float> mine, std::span<float> theirs, int messages) {
-  const int n = c.size();
-  const size_t each = mine.size() / static_cast<size_t>(messages);
-  Requests all;
-  for (size_t i = 0; i < static_cast<size_t>(messages); ++i) {
-    all.add(c.receive((c.rank() + n - 1) % n, kTags - 1, bytes_of(theirs.subspan(i * each, each))));
-  }
-  for (size_t i = 0; i < static_cast<size_t>(messages); ++i) {
-    all.add(c.send((c.rank() + 1) % n, kTags - 1, bytes_of(mine.subspan(i * each, each))));
-  }
-  co_await std::move(all);
-}
-
-/// The median of several rounds.
-Seconds time_of(Communicator& c, int64_t count, int messages, int rounds, Seconds patience) {
-  std::vector<float> mine(static_cast<size_t>(count), 1.0F);
-  std::vector<float> theirs(mine.size());
-  std::vector<Seconds> times;
-  for (int i = 0; i < rounds + 2; ++i) {
-    const Seconds begin = now();
-    wait(around(c, mine, theirs, messages), patience, "measuring the links");
-    if (i >= 2) times.push_back(now() - begin);
-  }
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
-}
-
-Seconds time_to_add(int64_t count) {
-  std::vector<float> a(static_cast<size_t>(count), 1.0F);
-  std::vector<float> b(a.size(), 1.0F);
-  Seconds least{1e30};
-  for (int i = 0; i < 5; ++i) {
-    const Seconds begin = now();
-    add_to(a, b);
-    least = std::min(least, now() - begin);
-  }
-  return least;
-}
 
 /// Everybody must choose alike, so all take the slowest.
 std::vector<float> largest_of_all(Communicator& c, std::span<const float> own, Seconds patience) {
@@ -65,6 +26,58 @@ std::vector<float> largest_of_all(Communicator& c, std::span<const float> own, S
     most = std::max(most, all[i]);
   }
   return largest;
+}
+
+/// What is sent at once, to see how long it takes: `messages` messages, in turn to the `peers`
+/// ranks that follow, while all others do the same.
+struct Load {
+  int64_t count = 0;  // floats
+  int messages = 1;
+  int peers = 1;
+};
+
+Task around(Communicator& c, std::span<const float> mine, std::span<float> theirs,
+            const Load& load) {
+  const int n = c.size();
+  const size_t each = mine.size() / static_cast<size_t>(load.messages);
+  Requests all;
+  for (int i = 0; i < load.messages; ++i) {
+    const int from = (c.rank() + n - 1 - i % load.peers) % n;
+    const auto to = theirs.subspan(static_cast<size_t>(i) * each, each);
+    all.add(c.receive(from, kTags - 1, bytes_of(to)));
+  }
+  for (int i = 0; i < load.messages; ++i) {
+    const int to = (c.rank() + 1 + i % load.peers) % n;
+    all.add(c.send(to, kTags - 1, bytes_of(mine.subspan(static_cast<size_t>(i) * each, each))));
+  }
+  co_await std::move(all);
+}
+
+/// The median of several rounds, of the slowest rank.
+float time_of(Communicator& c, const Load& load, int rounds, Seconds patience) {
+  std::vector<float> mine(static_cast<size_t>(load.count), 1.0F);
+  std::vector<float> theirs(mine.size());
+  std::vector<float> times;
+  for (int i = 0; i < rounds + 1; ++i) {
+    const Seconds begin = now();
+    wait(around(c, mine, theirs, load), patience, "measuring the links");
+    if (i >= 1) times.push_back(static_cast<float>((now() - begin).value));
+  }
+  std::sort(times.begin(), times.end());
+  const float own[] = {times[times.size() / 2]};
+  return largest_of_all(c, own, patience)[0];
+}
+
+Seconds time_to_add(int64_t count) {
+  std::vector<float> a(static_cast<size_t>(count), 1.0F);
+  std::vector<float> b(a.size(), 1.0F);
+  Seconds least{1e30};
+  for (int i = 0; i < 5; ++i) {
+    const Seconds begin = now();
+    add_to(a, b);
+    least = std::min(least, now() - begin);
+  }
+  return least;
 }
 
 std::vector<Way> trees(int ranks, int64_t count, const LinkSpeed& link) {
@@ -185,38 +198,42 @@ Way fastest_tried(Communicator& c, int64_t count, const LinkSpeed& link, Seconds
 }
 
 LinkSpeed measure_links(Communicator& c, Seconds patience) {
-  constexpr int64_t kLarge = 256 * 1024;
   constexpr int kMany = 32;
-  const Seconds small = time_of(c, 2, 1, 20, patience);
-  const Seconds many = time_of(c, 2 * kMany, kMany, 10, patience);
-  // The same bytes in one message and in several: by the first lengths that are hardly slower than
-  // the best, how long messages should be.
-  constexpr int kPieces[] = {1, 8, 32};
-  std::vector<float> own = {
-      static_cast<float>(small.value),
-      static_cast<float>(std::max(0.0, many.value - small.value) / (kMany - 1)),
-      static_cast<float>(time_to_add(kLarge).value)};
-  for (const int pieces : kPieces) {
-    own.push_back(static_cast<float>(time_of(c, kLarge, pieces, 5, patience).value));
-  }
-  const std::vector<float> slowest = largest_of_all(c, own, patience);
-
-  constexpr double kBytes = 4.0 * kLarge;
+  constexpr float kSoon = 30e-3F;  // seconds: a shorter round says little
+  const int peers = std::clamp(c.size() - 1, 1, 4);
   LinkSpeed link;
-  link.latency.value = slowest[0];
-  link.per_message.value = slowest[1];
-  link.add_per_byte.value = slowest[2] / kBytes;
-  const std::span<const float> large = std::span(slowest).subspan(3);
-  const float least = *std::ranges::min_element(large);
-  const auto per_byte = [&](float time) {
-    return Seconds{std::max(0.0, time - link.latency.value) / kBytes};
-  };
-  link.long_per_byte = per_byte(large[0]);
-  for (size_t i = 0; i < large.size(); ++i) {
-    constexpr float kHardly = 1.05F;
-    if (large[i] > kHardly * least) continue;
-    link.longest = {i == 0 ? std::numeric_limits<int64_t>::max() : 4 * kLarge / kPieces[i]};
-    link.per_byte = per_byte(large[i]);
+  link.latency.value = time_of(c, {2, 1, 1}, 20, patience);
+  const double many = time_of(c, {2 * kMany, kMany, 1}, 10, patience);
+  link.per_message.value = std::max(0.0, many - link.latency.value) / (kMany - 1);
+
+  // As much as takes a while, to one rank and to several, in messages of different lengths. By the
+  // first length that is hardly slower than the best, how long messages should be.
+  int64_t count = 256 * 1024;
+  if (time_of(c, {count, kMany, 1}, 1, patience) < kSoon) count *= 4;
+  const double bytes = 4.0 * static_cast<double>(count);
+  const float own_add[] = {static_cast<float>(time_to_add(256 * 1024).value)};
+  link.add_per_byte.value = largest_of_all(c, own_add, patience)[0] / (4.0 * 256 * 1024);
+  std::vector<Seconds> to_one;
+  std::vector<Seconds> spread;
+  // As many messages for each of the peers.
+  const int lengths[] = {peers, 8 / peers * peers, kMany / peers * peers};
+  for (const int messages : lengths) {
+    const auto per_byte = [&](int others) {
+      const float time = time_of(c, {count / messages * messages, messages, others}, 3, patience);
+      return Seconds{std::max(0.0, time - link.latency.value) / bytes};
+    };
+    to_one.push_back(per_byte(1));
+    spread.push_back(peers > 1 ? std::min(to_one.back(), per_byte(peers)) : to_one.back());
+  }
+  link.to_one_per_byte = *std::ranges::min_element(to_one);
+  link.long_per_byte = spread.front();
+  const Seconds least = *std::ranges::min_element(spread);
+  for (size_t i = 0; i < spread.size(); ++i) {
+    constexpr double kHardly = 1.05;
+    if (spread[i].value > kHardly * least.value) continue;
+    link.per_byte = spread[i];
+    link.longest = {i == 0 ? std::numeric_limits<int64_t>::max()
+                           : static_cast<int64_t>(bytes) / lengths[i]};
     break;
   }
   return link;

@@ -23,8 +23,8 @@ Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link);
 /// This algorithm, with the best trees if it has any.
 Way tuned(Algorithm algorithm, Form form, int ranks, int64_t count, const LinkSpeed& link);
 
-/// Measures latency and bandwidth between neighbours, all at once, and how fast this core adds.
-/// Collective; every rank gets the same: the slowest of all.
+/// Measures latency and bandwidth between neighbours, to one of them and to several, all ranks at
+/// once, and how fast this core adds. Collective; every rank gets the same: the slowest of all.
 LinkSpeed measure_links(Communicator& c, Seconds patience);
 
 }  // namespace convoy::comm

@@ -10,6 +10,7 @@
 // own what. Every rank calls the same functions with as many values, the same strips and the same
 // tag; collectives that are under way at the same time have different tags.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -54,7 +55,9 @@ inline std::span<float> at(std::span<float> values, const Strip& s) {
 /// What a link and a core can do: a message of n bytes takes latency + n·per_byte, each further one
 /// that is under way at the same time takes per_message of a core, and adding n bytes takes
 /// n·add_per_byte. Messages over `longest` take long_per_byte: MPI libraries then ask the receiver
-/// first, and the answer waits behind what else is on its way.
+/// first, and the answer waits behind what else is on its way. per_byte is of a link that is full,
+/// to several others; what goes to a single one takes to_one_per_byte, because a connection has
+/// only so much under way.
 struct LinkSpeed {
   Seconds latency;
   Seconds per_byte;
@@ -62,10 +65,15 @@ struct LinkSpeed {
   Seconds per_message;
   Seconds long_per_byte;
   Bytes longest;
+  Seconds to_one_per_byte{0};  ///< less than per_byte: no other than that
   /// Of all `bytes`, in messages of this length.
   Seconds transfer(double bytes, double message) const {
     return {bytes *
             (message > static_cast<double>(longest.value) ? long_per_byte : per_byte).value};
+  }
+  /// The same to one rank.
+  Seconds transfer_to_one(double bytes, double message) const {
+    return std::max(transfer(bytes, message), Seconds{bytes * to_one_per_byte.value});
   }
 };
 

@@ -131,7 +131,7 @@ Seconds halving_time(Form form, int ranks, int64_t count, const LinkSpeed& link)
   double round = 0;
   double moved = 0;
   const auto step = [&](double message) {
-    round += link.latency.value + link.transfer(message, message).value;
+    round += link.latency.value + link.transfer_to_one(message, message).value;
     moved += message;
   };
   for (int distance = fold.power / 2; distance >= 1; distance /= 2) {

@@ -79,7 +79,7 @@ Traffic ring_traffic(Form form, int rank, const Strips& strips) {
 Seconds ring_time(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   const double steps = ranks - 1;
   const double bytes = 4.0 * static_cast<double>(count) / ranks;
-  const double round = steps * (link.latency.value + link.transfer(bytes, bytes).value);
+  const double round = steps * (link.latency.value + link.transfer_to_one(bytes, bytes).value);
   const double adding = steps * bytes * link.add_per_byte.value;
   if (form == Form::part_broadcast) return {round};
   return {form == Form::part_reduce ? round + adding : 2 * round + adding};

@@ -96,6 +96,7 @@ NodeLink read_link(const YAML::Node& node, const std::string& file) {
   Reader(file,
          {{"latency", [&](const auto& v) { link.latency = parse_latency(v.Scalar()); }},
           {"bandwidth", [&](const auto& v) { link.bandwidth = parse_bandwidth(v.Scalar()); }},
+          {"connection", [&](const auto& v) { link.connection = parse_bandwidth(v.Scalar()); }},
           {"per_message", [&](const auto& v) { link.per_message = parse_latency(v.Scalar()); }}})
       .read(node, "a link");
   return link;
@@ -103,13 +104,15 @@ NodeLink read_link(const YAML::Node& node, const std::string& file) {
 
 NodeType read_node(const YAML::Node& node, const std::string& file) {
   NodeType type;
-  Reader(file, {{"name", [&](const auto& v) { type.name = v.Scalar(); }},
-                {"count", [&](const auto& v) { type.count = count_of(v, "a count of nodes"); }},
-                {"cores", [&](const auto& v) { type.cores = count_of(v, "a number of cores"); }},
-                {"gflops", [&](const auto& v) { type.gflops = positive(v, "GFLOP/s"); }},
-                {"speed", [&](const auto& v) { type.speed = positive(v, "a speed"); }},
-                {"memory", [&](const auto& v) { type.memory = parse_bytes(v.Scalar()); }},
-                {"link", [&](const auto& v) { type.link = read_link(v, file); }}})
+  Reader(file,
+         {{"name", [&](const auto& v) { type.name = v.Scalar(); }},
+          {"count", [&](const auto& v) { type.count = count_of(v, "a count of nodes"); }},
+          {"cores", [&](const auto& v) { type.cores = count_of(v, "a number of cores"); }},
+          {"workers", [&](const auto& v) { type.workers = count_of(v, "a number of workers"); }},
+          {"gflops", [&](const auto& v) { type.gflops = positive(v, "GFLOP/s"); }},
+          {"speed", [&](const auto& v) { type.speed = positive(v, "a speed"); }},
+          {"memory", [&](const auto& v) { type.memory = parse_bytes(v.Scalar()); }},
+          {"link", [&](const auto& v) { type.link = read_link(v, file); }}})
       .read(node, "a kind of nodes");
   return type;
 }
@@ -118,7 +121,7 @@ NodeType read_node(const YAML::Node& node, const std::string& file) {
 
 int Cluster::size() const {
   int sum = 0;
-  for (const NodeType& node : nodes) sum += node.count;
+  for (const NodeType& node : nodes) sum += node.count * node.workers;
   return sum;
 }
 
@@ -126,11 +129,14 @@ std::vector<const NodeType*> Cluster::fastest(int count) const {
   std::vector<const NodeType*> types;
   for (const NodeType& node : nodes) types.push_back(&node);
   std::ranges::stable_sort(types, [](const NodeType* a, const NodeType* b) {
-    return std::pair(a->gflops, a->speed) > std::pair(b->gflops, b->speed);
+    const auto of_worker = [](const NodeType* n) {
+      return std::pair(n->gflops / n->workers, n->speed / n->workers);
+    };
+    return of_worker(a) > of_worker(b);
   });
   std::vector<const NodeType*> all;
   for (const NodeType* type : types) {
-    for (int i = 0; i < type->count && static_cast<int>(all.size()) < count; ++i) {
+    for (int i = 0; i < type->count * type->workers && static_cast<int>(all.size()) < count; ++i) {
       all.push_back(type);
     }
   }
@@ -138,17 +144,21 @@ std::vector<const NodeType*> Cluster::fastest(int count) const {
 }
 
 comm::LinkSpeed Cluster::link(const std::vector<const NodeType*>& used) const {
-  NodeLink slowest{Seconds{0}, std::numeric_limits<double>::max(), Seconds{0}};
+  constexpr double kAny = std::numeric_limits<double>::max();
+  NodeLink slowest{.latency = {0}, .bandwidth = kAny, .per_message = {0}};
+  double connection = kAny;
   for (const NodeType* node : used) {
     slowest.latency = std::max(slowest.latency, node->link.latency);
     slowest.bandwidth = std::min(slowest.bandwidth, node->link.bandwidth);
     slowest.per_message = std::max(slowest.per_message, node->link.per_message);
+    if (node->link.connection > 0) connection = std::min(connection, node->link.connection);
   }
   comm::LinkSpeed link;
   link.latency = slowest.latency;
   link.per_byte = {1 / slowest.bandwidth};
   link.long_per_byte = link.per_byte;
   link.longest = {std::numeric_limits<int64_t>::max()};
+  link.to_one_per_byte = {1 / connection};
   link.per_message = slowest.per_message;
   link.add_per_byte = {1 / adding};
   return link;
@@ -197,6 +207,7 @@ std::string to_yaml(const Cluster& cluster) {
     out << YAML::Key << "name" << YAML::Value << node.name;
     out << YAML::Key << "count" << YAML::Value << node.count;
     out << YAML::Key << "cores" << YAML::Value << node.cores;
+    if (node.workers > 1) out << YAML::Key << "workers" << YAML::Value << node.workers;
     if (node.gflops > 0) {
       out << YAML::Key << "gflops" << YAML::Value << fmt::format("{:.5g}", node.gflops);
     } else {
@@ -211,6 +222,10 @@ std::string to_yaml(const Cluster& cluster) {
         << fmt::format("{:.4g}us", node.link.latency.value * 1e6);
     out << YAML::Key << "bandwidth" << YAML::Value
         << fmt::format("{:.4g}MB/s", node.link.bandwidth / 1e6);
+    if (node.link.connection > 0) {
+      out << YAML::Key << "connection" << YAML::Value
+          << fmt::format("{:.4g}MB/s", node.link.connection / 1e6);
+    }
     out << YAML::Key << "per_message" << YAML::Value
         << fmt::format("{:.4g}us", node.link.per_message.value * 1e6);
     out << YAML::EndMap << YAML::EndMap;

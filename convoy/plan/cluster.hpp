@@ -21,6 +21,7 @@ namespace convoy::plan {
 struct NodeLink {
   Seconds latency{50e-6};
   double bandwidth = 125e6;   ///< bytes/s
+  double connection = 0;      ///< of it, to a single other node; 0: all
   Seconds per_message{5e-6};  ///< of a core, for each further message under way
   bool operator==(const NodeLink&) const = default;
 };
@@ -29,6 +30,8 @@ struct NodeType {
   std::string name;
   int count = 1;
   int cores = 1;
+  /// Processes on it that train, which share its cores, memory and link.
+  int workers = 1;
   /// What all its cores do in training, in GFLOP/s; 0: `speed` says how fast it is.
   double gflops = 0;
   /// As a multiple of the machine that a job's profile was measured on.
@@ -45,8 +48,9 @@ struct Cluster {
   double adding = 5e9;
   std::string note;  ///< where its numbers come from
 
+  /// Workers that there are.
   int size() const;
-  /// Node types of the first `count` nodes when the fastest come first, one entry each.
+  /// The nodes of the first `count` workers, those of the fastest first; one entry each.
   std::vector<const NodeType*> fastest(int count) const;
   /// Of these nodes: the slowest link decides.
   comm::LinkSpeed link(const std::vector<const NodeType*>& nodes) const;

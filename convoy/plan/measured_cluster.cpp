@@ -10,32 +10,70 @@
 #include "convoy/comm/choose.hpp"
 
 namespace convoy::plan {
+namespace {
+
+/// What one worker says of itself and, if it measured them, of links.
+struct Told {
+  double seconds = 0;  // for a sample
+  Bytes memory;        // of its host
+  int cores = 0;
+  NodeLink link;
+  double adding = 0;
+
+  std::string text() const {
+    return fmt::format("{} {} {} {} {} {} {} {}", seconds, memory.value, cores, link.latency.value,
+                       link.bandwidth, link.connection, link.per_message.value, adding);
+  }
+  static Told of(const std::string& line) {
+    Told t;
+    std::istringstream in(line);
+    in >> t.seconds >> t.memory.value >> t.cores >> t.link.latency.value >> t.link.bandwidth >>
+        t.link.connection >> t.link.per_message.value >> t.adding;
+    return t;
+  }
+};
+
+/// The first workers of all hosts measure between them, while the others wait.
+void measure_links(const sync::Team& team, Told& own) {
+  if (team.world() == nullptr || (team.nodes() > 1 && team.local() > 0)) return;
+  comm::Communicator& between = team.nodes() > 1 ? *team.across() : *team.world();
+  const comm::LinkSpeed measured = comm::measure_links(between, team.deadline());
+  own.link.latency = measured.latency;
+  own.link.bandwidth = 1 / std::max(1e-13, measured.per_byte.value);
+  own.link.connection = 1 / std::max(1e-13, measured.to_one_per_byte.value);
+  own.link.per_message = measured.per_message;
+  own.adding = 1 / std::max(1e-13, measured.add_per_byte.value);
+}
+
+}  // namespace
 
 Cluster measure_cluster(const sync::Team& team, const Workload& own) {
+  Told mine;
+  mine.seconds = own.sample().value;
+  mine.memory = available_memory() + Bytes{team.locals() * resident_memory().value};
+  mine.cores = static_cast<int>(usable_cores().size());
+  measure_links(team, mine);
+  std::vector<Told> all;
+  for (const std::string& line : team.gather_text(mine.text(), "measuring the cluster")) {
+    all.push_back(Told::of(line));
+  }
   Cluster cluster;
   cluster.name = "this cluster";
-  NodeLink link;
-  if (team.world() != nullptr) {
-    const comm::LinkSpeed measured = comm::measure_links(*team.world(), team.deadline());
-    link.latency = measured.latency;
-    link.bandwidth = 1 / std::max(1e-13, measured.per_byte.value);
-    link.per_message = measured.per_message;
-    cluster.adding = 1 / std::max(1e-13, measured.add_per_byte.value);
-  }
-  const std::string text = fmt::format(
-      "{} {} {}", own.sample().value,
-      (available_memory().value + resident_memory().value) / team.locals(), usable_cores().size());
-  double first = 0;
-  int rank = 0;
-  for (const std::string& line : team.gather_text(text, "measuring the cluster")) {
-    std::istringstream in(line);
-    double seconds = 0;
+  if (all.front().adding > 0) cluster.adding = all.front().adding;
+  for (int host = 0; host < team.nodes(); ++host) {
+    const std::vector<int>& ranks = team.members(host);
+    const Told& first = all[static_cast<size_t>(ranks.front())];
     NodeType node;
-    in >> seconds >> node.memory.value >> node.cores;
-    if (first == 0) first = seconds;
-    node.name = team.name(rank++);
-    node.speed = seconds > 0 ? first / seconds : 1;
-    node.link = link;
+    node.name = team.name(ranks.front());
+    node.workers = static_cast<int>(ranks.size());
+    node.cores = first.cores;
+    node.memory = first.memory;
+    node.link = all.front().link;
+    node.speed = 0;
+    for (const int rank : ranks) {
+      const double seconds = all[static_cast<size_t>(rank)].seconds;
+      node.speed += seconds > 0 ? all.front().seconds / seconds : 1;
+    }
     cluster.nodes.push_back(node);
   }
   cluster.note =

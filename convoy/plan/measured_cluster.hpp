@@ -7,8 +7,9 @@
 
 namespace convoy::plan {
 
-/// Collective; all get the same, one node for each worker, speeds in those of worker 0. `own`: what
-/// was measured on each while all measured (measure_workload, after a meeting).
+/// Collective; all get the same, a node for each host, speeds in those of worker 0. `own`: what was
+/// measured on each worker while all measured (measure_workload, after a meeting). Links are those
+/// between hosts; of a single one, what its workers can send each other.
 Cluster measure_cluster(const sync::Team& team, const Workload& own);
 
 }  // namespace convoy::plan

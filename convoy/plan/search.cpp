@@ -20,6 +20,18 @@ std::vector<int> divisors_of(int number) {
   return all;
 }
 
+/// Servers that groups may have, by themselves or beside workers: the number, and whether they are
+/// processes of their own.
+std::vector<std::pair<int, bool>> servers_for(const SearchOptions& o, int groups) {
+  if (groups == 1) return {{0, false}};
+  if (o.pins.servers) return {{*o.pins.servers, o.start.own_servers}};
+  std::vector<std::pair<int, bool>> all;
+  if (!o.start.own_servers) all.emplace_back(0, false);
+  // More than groups have nobody to serve at once.
+  for (int servers = 1; servers <= groups; servers *= 2) all.emplace_back(servers, true);
+  return all;
+}
+
 /// Every way to spread a batch over so many workers that the pins allow.
 std::vector<Configuration> spreads(const Workload& w, const SearchOptions& o, int workers,
                                    int64_t batch) {
@@ -32,9 +44,6 @@ std::vector<Configuration> spreads(const Workload& w, const SearchOptions& o, in
     c.workers = workers;
     c.groups = groups;
     c.batch = batch;
-    c.servers = groups > 1 && pins.servers ? *pins.servers : 0;
-    c.own_servers = o.start.own_servers && groups > 1;
-    if (c.own_servers && c.servers == 0) c.servers = 1;
     const auto add = [&](const std::string& classifier, int layers, int copies) {
       if (pins.classifier && *pins.classifier != classifier) return;
       if (pins.reproducible && classifier != "data" && !pins.classifier) return;
@@ -44,7 +53,11 @@ std::vector<Configuration> spreads(const Workload& w, const SearchOptions& o, in
       c.classifier = classifier;
       c.layers = layers;
       c.copies = copies;
-      all.push_back(c);
+      for (const auto& [servers, own] : servers_for(o, groups)) {
+        c.servers = servers;
+        c.own_servers = own;
+        all.push_back(c);
+      }
     };
     add("data", 0, 1);
     if (w.tail() == 0) continue;
@@ -76,12 +89,59 @@ Bytes least_memory(const std::vector<const NodeType*>& nodes) {
   Bytes least{0};
   for (const NodeType* node : nodes) {
     if (node->memory.value == 0) continue;
-    if (least.value == 0 || node->memory < least) least = node->memory;
+    const Bytes own{node->memory.value / node->workers};
+    if (least.value == 0 || own < least) least = own;
   }
   return least;
 }
 
 }  // namespace
+
+Pins pins_of(const job::Job& job) {
+  Pins pins;
+  if (job.engine.lanes > 0) pins.lanes = static_cast<int>(job.engine.lanes);
+  if (job.engine.grain > 0) pins.grain = job.engine.grain;
+  return pins;
+}
+
+Configuration configuration_of(const job::Job& job, const Plan& plan, const Cluster& cluster) {
+  Configuration c;
+  c.batch = plan.batch;
+  c.grain = plan.grain;
+  c.lanes = plan.lanes;
+  if (job.engine.lanes == 0 && cluster.nodes.front().gflops > 0) {
+    for (const NodeType& node : cluster.nodes) {
+      c.lanes = std::max(c.lanes, node.cores / node.workers);
+    }
+  }
+  c.balanced = job.sync.mode != "bsp";
+  c.overlap = job.sync.overlap;
+  if (job.sync.bucket.value > 0) c.bucket = job.sync.bucket;
+  c.own_servers = job.cluster.own_servers;
+  c.collective =
+      job.sync.allreduce == "auto" && job.sync.reproducible ? "tree" : job.sync.allreduce;
+  return c;
+}
+
+bool fit(const Workload& workload, const Pins& pins, Bytes room, Configuration& c) {
+  if (!pins.lanes) {
+    c.lanes = static_cast<int>(std::clamp<int64_t>(c.batch / c.together(), 1, c.lanes));
+  }
+  // The next smaller grain that a batch can be cut into.
+  const auto smaller = [&] {
+    int64_t grain = c.grain - 1;
+    while (grain > 1 && c.batch % grain != 0) --grain;
+    c.grain = std::max<int64_t>(1, grain);
+  };
+  if (!pins.grain) {
+    c.grain = std::min(c.grain, c.batch);
+    while (c.grain > 1 && c.batch / c.grain < int64_t{c.together()} * c.lanes) smaller();
+  }
+  const auto fits = [&] { return room.value == 0 || worker_memory(workload, c) <= room; };
+  while (!pins.grain && c.grain > 1 && !fits()) smaller();
+  while (!pins.lanes && c.lanes > 1 && !fits()) c.lanes /= 2;
+  return fits();
+}
 
 double group_penalty(int groups, double momentum) {
   check(groups >= 1 && momentum >= 0 && momentum < 1, "groups and a momentum");
@@ -132,20 +192,20 @@ SearchResult search(const Workload& workload, const Cluster& cluster,
     refuse("no configuration of {} is as pinned", plural(cluster.size(), "node"));
   }
   Bytes least{0};
-  for (const Configuration& c : all) {
+  for (Configuration& c : all) {
     if (options.progress) options.progress(result.tried, static_cast<int>(all.size()));
     ++result.tried;
+    if (!fit(workload, options.pins, least_memory(cluster.fastest(c.workers)), c)) {
+      ++result.too_large;
+      const Bytes needed = worker_memory(workload, c);
+      if (least.value == 0 || needed < least) least = needed;
+      continue;
+    }
     Candidate candidate;
     candidate.configuration = c;
     candidate.forecast = model.forecast(c);
     candidate.updates = options.statistics.updates(c.batch, c.groups);
     candidate.time = {candidate.forecast.update.value * candidate.updates};
-    const Bytes room = least_memory(cluster.fastest(c.workers));
-    if (room.value > 0 && candidate.forecast.memory > room) {
-      ++result.too_large;
-      if (least.value == 0 || candidate.forecast.memory < least) least = candidate.forecast.memory;
-      continue;
-    }
     result.ranked.push_back(std::move(candidate));
   }
   if (options.progress) options.progress(result.tried, static_cast<int>(all.size()));

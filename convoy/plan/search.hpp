@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "convoy/base/units.hpp"
+#include "convoy/job/job.hpp"
 #include "convoy/plan/cluster.hpp"
+#include "convoy/plan/plan.hpp"
 #include "convoy/plan/step_model.hpp"
 #include "convoy/plan/workload.hpp"
 
@@ -42,19 +44,25 @@ struct Pins {
   std::optional<int> layers;  ///< of it, if it is not data
   std::optional<int> copies;  ///< of hybrid
   std::optional<int64_t> batch;
+  std::optional<int> lanes;
+  std::optional<int64_t> grain;
   bool reproducible = false;  ///< one group, classifier data
 };
+
+/// Lanes and grain, if the job names them.
+Pins pins_of(const job::Job& job);
 
 struct Candidate {
   Configuration configuration;
   StepForecast forecast;
   double updates = 1;  ///< relative, by Statistics
   Seconds time;        ///< update · updates, for what one update of the job is worth
-  bool fits = true;    ///< into the nodes' memory
 };
 
 struct SearchOptions {
-  Configuration start;  ///< grain, lanes, bucket, overlap
+  /// Grain and lanes as they would be on one worker, bucket, overlap, collective; own_servers: only
+  /// with servers of their own.
+  Configuration start;
   Statistics statistics;
   Pins pins;
   std::function<void(int done, int all)> progress = nullptr;
@@ -67,6 +75,15 @@ struct SearchResult {
   std::vector<Candidate> by_workers;  ///< the best for each number of workers, ascending
   const Candidate& best() const { return ranked.front(); }
 };
+
+/// A job on one worker of this cluster, as it would begin: with the plan's grain, and a lane for
+/// every core of its nodes if they are described; else with the plan's.
+Configuration configuration_of(const job::Job& job, const Plan& plan, const Cluster& cluster);
+
+/// Lanes and grain of a configuration where they are open: as they are, but a grain for every lane
+/// at least, and no more than fits into `room` (0: any) with smaller grains, then with fewer, wider
+/// lanes. False if nothing does.
+bool fit(const Workload& workload, const Pins& pins, Bytes room, Configuration& configuration);
 
 /// Throws InputError if nothing fits, with the least memory that would do.
 SearchResult search(const Workload& workload, const Cluster& cluster, const SearchOptions& options);

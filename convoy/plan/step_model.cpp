@@ -1,235 +1,66 @@
 #include "convoy/plan/step_model.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "convoy/base/error.hpp"
-#include "convoy/base/random.hpp"
 #include "convoy/base/text.hpp"
-#include "convoy/comm/choose.hpp"
 #include "convoy/plan/event_queue.hpp"
-#include "convoy/plan/lemmas.hpp"
-#include "convoy/plan/placement.hpp"
+#include "convoy/plan/step_setting.hpp"
+#include "convoy/sync/balancer.hpp"
 #include "convoy/sync/exchange.hpp"
-#include "convoy/sync/shares.hpp"
 
 namespace convoy::plan {
 namespace {
 
-constexpr double kFloat = 4;  // bytes
-
-/// The workload as placements know it.
-StepFacts facts_of(const Workload& w, const Configuration& c, double speed) {
-  StepFacts facts;
-  facts.computing = {w.sample().value * static_cast<double>(c.batch) / speed};
-  facts.weights = w.weights();
-  facts.batch = c.batch;
-  facts.grain = c.grain;
-  facts.lanes = c.lanes;
-  double tail = 0;
-  engine::Tail linear;
-  for (const LayerWork& layer : w.layers) {
-    if (!layer.is_tail()) continue;
-    engine::Tail::Linear l;
-    l.inputs = layer.inputs;
-    l.outputs = layer.outputs;
-    linear.layers.push_back(l);
-    tail += (layer.forward + layer.backward).value;
-  }
-  if (linear.layers.empty()) return facts;
-  int64_t end = 0;
-  const int count = static_cast<int>(linear.layers.size());
-  for (int i = count - 1; i >= 0; --i) {
-    end = w.tail_weights(count - i);
-    linear.layers[static_cast<size_t>(i)].end = end;
-  }
-  linear.floats = end;
-  facts.tail = linear;
-  facts.tail_part = tail / w.sample().value;
-  return facts;
-}
-
-/// What of a gradient travels together: of the layers from `lowest` to `highest`.
-struct BucketWork {
-  int64_t floats = 0;
-  size_t highest = 0;
-  size_t lowest = 0;  ///< its backward pass completes the bucket, its forward pass needs it first
-  Seconds busy;       ///< on the worker's link
-  Seconds delay;      ///< until it has arrived, while others may be on the link
-  Seconds served;     ///< at the servers
-};
-
-/// Everything of a configuration that does not change from step to step.
-struct Setting {
-  Setting(const Workload& workload, const Configuration& configuration)
-      : w(workload), c(configuration) {}
-
-  const Workload& w;
-  Configuration c;
-  std::vector<const NodeType*> nodes;
-  comm::LinkSpeed link;
-  std::vector<int64_t> shares;  ///< grains of the workers of a group
-  std::vector<double> speeds;
-  int64_t rounds = 1;
-  double slowest = 1;  ///< its time for a sample, in those of the reference
-  Placement placement;
-  std::vector<bool> elsewhere;  ///< by layer: not the lanes' to compute
-  std::vector<BucketWork> buckets;
-  BucketWork slices;  ///< of split layers, to servers: when a step is over, before the next tail
-  Seconds update;
-  Bytes sent;
-
-  int together() const { return c.together(); }
-  bool served() const { return c.groups > 1 || c.servers > 0; }
-  int servers() const { return c.servers > 0 ? c.servers : c.workers; }
-};
-
-/// Layers that are split or merged have gradients that do not travel, or by themselves.
-std::vector<bool> handed_over(const Workload& w, const Configuration& c) {
-  std::vector<bool> handed(w.layers.size());
-  if (c.classifier == "data") return handed;
-  int left = c.layers > 0 ? c.layers : w.tail();
-  for (size_t i = w.layers.size(); i-- > 0 && left > 0;) {
-    if (!w.layers[i].is_tail()) continue;
-    handed[i] = true;
-    --left;
-  }
-  return handed;
-}
-
-class Exchanges {
+/// How much longer than planned a group computes, step by step, where some are slow at times; and
+/// its shares, which follow that where it can be foreseen.
+class Pace {
  public:
-  Exchanges(int ranks, const comm::LinkSpeed& link, const std::string& collective)
-      : ranks_(ranks), link_(link), collective_(collective) {
-    without_latency_ = link;
-    without_latency_.latency = {0};
+  /// `first`: of the group's workers.
+  Pace(const StepSetting& setting, const Stragglers& stragglers, int first)
+      : s_(setting), stragglers_(stragglers), first_(first), shares_(setting.shares) {
+    if (!stragglers.load || !s_.c.balanced || s_.together() == 1) return;
+    sync::BalanceOptions options;
+    options.predictor = stragglers.predictor;
+    options.lanes.assign(shares_.size(), s_.c.lanes);
+    balancer_.emplace(shares_, std::vector<sync::ShareBounds>(shares_.size()), options);
   }
-  /// Link time and all of the time.
-  std::pair<Seconds, Seconds> of(int64_t floats) {
-    if (ranks_ < 2 || floats == 0) return {};
-    const auto found = known_.find(floats);
-    if (found != known_.end()) return found->second;
-    const comm::Way way = collective_ == "auto"
-                              ? comm::fastest(comm::Form::allreduce, ranks_, floats, link_)
-                              : comm::tuned(comm::parse_algorithm(collective_),
-                                            comm::Form::allreduce, ranks_, floats, link_);
-    const Seconds all = comm::predicted_time(way, comm::Form::allreduce, ranks_, floats, link_);
-    const Seconds busy =
-        comm::predicted_time(way, comm::Form::allreduce, ranks_, floats, without_latency_);
-    return known_[floats] = {std::min(busy, all), all};
+
+  /// Of the slowest worker in this step, in what the slowest was to take.
+  double of(int64_t step) {
+    if (!stragglers_.slowdown) return 1;
+    Seconds longest;
+    std::vector<sync::WorkerReport> reports;
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      const int worker = first_ + static_cast<int>(i);
+      const double factor = stragglers_.slowdown(worker, step) / s_.speeds[i];
+      const Seconds took{factor * s_.computing(shares_[i]).value};
+      longest = std::max(longest, took);
+      if (!balancer_) continue;
+      sync::WorkerReport report;
+      report.grains = shares_[i];
+      report.compute = took;
+      report.load = stragglers_.load(worker, step + 1);
+      reports.push_back(report);
+    }
+    if (balancer_) {
+      balancer_->after_step(shares_, reports);
+      shares_ = balancer_->shares();
+    }
+    return longest.value / (static_cast<double>(s_.rounds) * s_.round(s_.w.sample()).value);
   }
 
  private:
-  int ranks_;
-  comm::LinkSpeed link_;
-  std::string collective_;
-  comm::LinkSpeed without_latency_;
-  std::map<int64_t, std::pair<Seconds, Seconds>> known_;
+  const StepSetting& s_;
+  const Stragglers& stragglers_;
+  int first_;
+  std::vector<int64_t> shares_;
+  std::optional<sync::Balancer> balancer_;
 };
-
-void cut_buckets(Setting& s) {
-  if (s.together() == 1 && !s.served()) return;
-  const bool by_layer = s.c.bucket.value == 0;
-  const int64_t most =
-      by_layer ? std::numeric_limits<int64_t>::max() : std::max<int64_t>(1, s.c.bucket.value / 4);
-  BucketWork open;
-  const auto close = [&] {
-    if (open.floats > 0) s.buckets.push_back(open);
-    open = {};
-  };
-  for (size_t i = s.w.layers.size(); i-- > 0;) {
-    if (s.elsewhere[i]) continue;
-    for (int64_t left = s.w.layers[i].weights; left > 0;) {
-      const int64_t taken = std::min(left, most - open.floats);
-      if (open.floats == 0) open.highest = i;
-      open.lowest = i;
-      open.floats += taken;
-      left -= taken;
-      if (open.floats == most) close();
-    }
-    if (by_layer) close();
-  }
-  close();
-  Exchanges exchanges(s.together(), s.link, s.c.collective);
-  const double weights = std::max<double>(1, static_cast<double>(s.w.weights()));
-  for (BucketWork& b : s.buckets) {
-    const auto [busy, all] = exchanges.of(b.floats);
-    b.busy = busy;
-    b.delay = all - busy;
-    const double bytes = kFloat * static_cast<double>(b.floats);
-    s.sent += Bytes{
-        static_cast<int64_t>(s.together() > 1 ? 2 * bytes * (s.together() - 1) / s.together() : 0)};
-    if (s.served()) {
-      const double own = bytes / s.together();
-      b.busy += Seconds{s.link.transfer(own, own).value};
-      b.delay += Seconds{2 * s.link.latency.value};
-      b.served = {s.link.transfer(bytes / s.servers(), own).value};
-      s.sent += Bytes{static_cast<int64_t>(own)};
-    } else if (s.together() > 1) {
-      // Each worker updates its part, on the thread that drives the link.
-      b.busy += Seconds{s.update.value * static_cast<double>(b.floats) / weights / s.together()};
-    }
-  }
-}
-
-/// Of split layers every slice goes to the servers by one worker.
-BucketWork slices_of(const Setting& s, int layers) {
-  BucketWork b;
-  if (!s.served() || (s.c.classifier != "model" && s.c.classifier != "hybrid")) return b;
-  b.floats = s.w.tail_weights(layers);
-  const double bytes = kFloat * static_cast<double>(b.floats);
-  const double own = bytes * s.c.copies / s.together();
-  b.busy = s.link.transfer(own, own);
-  b.delay = {2 * s.link.latency.value};
-  b.served = s.link.transfer(bytes / s.servers(), own);
-  return b;
-}
-
-/// Of group `group`, whose workers are neighbours.
-Setting make_setting(const Workload& w, const Cluster& cluster, const Configuration& c, int group) {
-  check(c.workers >= 1 && c.groups >= 1 && c.workers % c.groups == 0, "groups are equal");
-  check(c.batch >= 1 && c.grain >= 1 && c.lanes >= 1, "there is something to compute");
-  Setting s(w, c);
-  const std::vector<const NodeType*> all = cluster.fastest(c.workers);
-  check(static_cast<int>(all.size()) == c.workers, "the cluster has so many nodes");
-  s.link = cluster.link(all);
-  const auto first = all.begin() + static_cast<std::ptrdiff_t>(group) * c.together();
-  s.nodes.assign(first, first + c.together());
-  s.shares = shares_of(w, c, s.nodes);
-  double worst = 0;
-  for (size_t i = 0; i < s.shares.size(); ++i) {
-    const double speed = w.speed(*s.nodes[i]);
-    s.speeds.push_back(speed);
-    const double rounds = std::ceil(static_cast<double>(s.shares[i]) / c.lanes);
-    if (rounds / speed <= worst) continue;
-    worst = rounds / speed;
-    s.rounds = static_cast<int64_t>(rounds);
-    s.slowest = 1 / speed;
-  }
-  s.elsewhere = handed_over(w, c);
-  s.update = {w.update.value * s.slowest};
-  const int layers = c.classifier == "data" ? 0 : (c.layers > 0 ? c.layers : w.tail());
-  s.placement =
-      place(facts_of(w, c, 1 / s.slowest), c.classifier, layers, c.copies, s.together(), s.link);
-  cut_buckets(s);
-  s.slices = slices_of(s, layers);
-  s.sent += s.placement.sent_in_line;
-  s.sent += Bytes{static_cast<int64_t>(kFloat * static_cast<double>(s.slices.floats) * c.copies /
-                                       s.together())};
-  return s;
-}
-
-/// Seconds of the slowest worker's lanes for a round of one layer.
-Seconds round_time(const Setting& s, Seconds sample) {
-  return {sample.value * s.slowest * static_cast<double>(s.c.grain * s.c.lanes)};
-}
 
 /// What all groups share.
 struct Shared {
@@ -241,16 +72,17 @@ struct Shared {
 /// A group of workers, step after step.
 class Actor {
  public:
-  Actor(Shared& shared, const Setting& setting, const ForecastOptions& options, int index)
+  Actor(Shared& shared, const StepSetting& setting, const ForecastOptions& options, int index)
       : shared_(shared),
         queue_(shared.queue),
         s_(setting),
         options_(options),
         index_(index),
+        pace_(setting, options.stragglers, index * setting.together()),
         missing_(setting.w.layers.size()) {
     for (size_t i = 0; i < s_.w.layers.size(); ++i) {
       const LayerWork& layer = s_.w.layers[i];
-      const Seconds both = round_time(s_, layer.forward + layer.backward);
+      const Seconds both = s_.round(layer.forward + layer.backward);
       (s_.elsewhere[i] ? tail_round_ : lane_round_) += both;
     }
   }
@@ -270,7 +102,7 @@ class Actor {
   void start() {
     began_.push_back(queue_.now());
     computed_.push_back({});
-    scale_ = slowdown();
+    scale_ = pace_.of(step());
     layer_ = 0;
     forward();
   }
@@ -282,19 +114,6 @@ class Actor {
   const std::vector<Span>& spans() const { return spans_; }
 
  private:
-  /// Of the slowest worker in this step, by the options.
-  double slowdown() const {
-    if (!options_.slowdown) return 1;
-    double worst = 0;
-    const int first = index_ * s_.together();
-    for (int i = 0; i < s_.together(); ++i) {
-      const auto place = static_cast<size_t>(i);
-      const double rounds = std::ceil(static_cast<double>(s_.shares[place]) / s_.c.lanes);
-      worst = std::max(worst, rounds / s_.speeds[place] * options_.slowdown(first + i, step()));
-    }
-    return worst / (static_cast<double>(s_.rounds) * s_.slowest);
-  }
-
   void span(const char* lane, const std::string& what, Seconds begin, Seconds end) {
     // A step in the middle, and what of it goes on in the next.
     const int64_t shown = options_.steps / 2;
@@ -322,7 +141,7 @@ class Actor {
       return;
     }
     const LayerWork& layer = s_.w.layers[layer_];
-    compute(round_time(s_, layer.forward), layer.name, [this] {
+    compute(s_.round(layer.forward), layer.name, [this] {
       ++layer_;
       forward();
     });
@@ -375,7 +194,7 @@ class Actor {
       return;
     }
     const size_t i = --layer_;
-    compute(round_time(s_, s_.w.layers[i].backward), s_.w.layers[i].name, [this, i] {
+    compute(s_.round(s_.w.layers[i].backward), s_.w.layers[i].name, [this, i] {
       if (s_.c.overlap) post([i](const BucketWork& b) { return b.lowest == i; });
       backward();
     });
@@ -453,9 +272,10 @@ class Actor {
 
   Shared& shared_;
   EventQueue& queue_;
-  const Setting& s_;
+  const StepSetting& s_;
   const ForecastOptions& options_;
   int index_;
+  Pace pace_;
   ServedInTurn link_;
   Seconds lane_round_;           // of a round, what lanes compute by themselves
   Seconds tail_round_;           // and of layers that are handed over
@@ -476,20 +296,7 @@ class Actor {
   std::vector<Span> spans_;
 };
 
-Bytes memory_of(const Setting& s) {
-  Bytes sum = s.w.model_memory + s.c.lanes * s.w.grain_memory;
-  if (s.served())
-    sum += Bytes{s.w.model_memory.value / 3 + 2 * s.w.model_memory.value / 3 / s.servers()};
-  return sum;
-}
-
 }  // namespace
-
-double random_factor(double spread, uint64_t seed, int worker, int64_t step) {
-  Stream random(seed, Purpose::synthetic, static_cast<uint64_t>(step),
-                static_cast<uint64_t>(worker));
-  return std::exp(spread * static_cast<double>(random.normal()) - spread * spread / 2);
-}
 
 std::string StepForecast::bottleneck() const {
   const double rest = std::max(0.0, (step - computing).value);
@@ -518,9 +325,8 @@ StepForecast EventModel::forecast(const Configuration& c) const {
   if (c.bucket.value >= 0) return with_buckets(c);
   Configuration sized = c;
   // Servers know one size of buckets; else several are tried.
-  const bool served = c.groups > 1 || c.servers > 0;
   std::vector<int64_t> sizes = {4 << 20};
-  if (!served && c.workers > 1) {
+  if (!c.served() && c.workers > 1) {
     sizes.clear();
     for (const Bytes size : sync::ExchangeOptions{}.buckets) sizes.push_back(size.value);
   }
@@ -535,15 +341,14 @@ StepForecast EventModel::forecast(const Configuration& c) const {
 
 StepForecast EventModel::with_buckets(const Configuration& c) const {
   Shared shared;
-  std::vector<std::unique_ptr<const Setting>> settings;
+  std::vector<std::unique_ptr<const StepSetting>> settings;
   std::vector<std::unique_ptr<Actor>> groups;
   for (int g = 0; g < c.groups; ++g) {
-    settings.push_back(std::make_unique<const Setting>(make_setting(workload_, cluster_, c, g)));
-    const Setting& own = *settings.back();
+    settings.push_back(std::make_unique<const StepSetting>(workload_, cluster_, c, g));
+    const StepSetting& own = *settings.back();
     groups.push_back(std::make_unique<Actor>(shared, own, options_, g));
     // One after the other, as they come to be in the long run.
-    const Seconds turn{own.w.sample().value * own.slowest * static_cast<double>(own.rounds) *
-                       static_cast<double>(c.grain * c.lanes)};
+    const Seconds turn{static_cast<double>(own.rounds) * own.round(own.w.sample()).value};
     shared.queue.at({turn.value * g / c.groups}, [actor = groups.back().get()] { actor->begin(); });
   }
   const auto done = [&] {
@@ -551,7 +356,7 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   };
   while (!done()) shared.queue.step();
 
-  const Setting& s = *settings.front();
+  const StepSetting& s = *settings.front();
   StepForecast f;
   double updates = 0;  // in a second
   const auto first = static_cast<size_t>(options_.steps / 3);
@@ -575,47 +380,21 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   f.server += s.slices.served;
   f.server = std::max(f.server, s.placement.merged);
   f.sent = s.sent;
-  f.memory = memory_of(s);
+  f.memory = worker_memory(workload_, c);
   f.spans = groups.front()->spans();
   return f;
 }
 
-StepForecast LemmaModel::forecast(const Configuration& given) const {
-  Configuration c = given;
-  c.bucket = {0};
-  const Setting s = make_setting(workload_, cluster_, c, c.groups - 1);  // the slowest
-  StepForecast f;
-  const double computing = workload_.sample().value * s.slowest * static_cast<double>(s.rounds) *
-                           static_cast<double>(c.grain * c.lanes);
-  f.computing = {computing};
-  double bytes = 0;
-  for (size_t i = 0; i < workload_.layers.size(); ++i) {
-    const LayerWork& layer = workload_.layers[i];
-    if (!s.elsewhere[i]) {
-      bytes += s.together() > 1 ? 2 * kFloat * static_cast<double>(layer.weights) : 0;
-      continue;
-    }
-    const LayerSize size{.inputs = layer.inputs, .outputs = layer.outputs};
-    bytes += c.classifier == "merged" ? 2 * kFloat * static_cast<double>(layer.inputs * c.batch)
-                                      : hybrid_bytes(size, c.batch, s.together(), c.copies, 0);
-  }
-  f.sent = {static_cast<int64_t>(bytes)};
-  f.link = s.link.transfer(bytes, bytes);
-  if (!s.served()) {
-    f.step = f.computing + f.link + (s.together() == 1 ? s.update : Seconds{0});
-    f.update = f.step;
-  } else {
-    const double model = kFloat * static_cast<double>(workload_.weights());
-    GroupTimes times;
-    times.computing = {computing * s.together()};
-    times.network = s.link.transfer(model / s.servers(), model);
-    times.classifier = s.placement.merged;
-    f.update = update_time(times, c.workers, c.groups);
-    f.step = {f.update.value * c.groups};
-  }
-  f.waiting = f.step - f.computing;
-  f.memory = memory_of(s);
-  return f;
+Bytes worker_memory(const Workload& w, const Configuration& c) {
+  const double grain =
+      w.grain > 0 ? static_cast<double>(c.grain) / static_cast<double>(w.grain) : 1;
+  Bytes sum = w.model_memory;
+  sum += Bytes{static_cast<int64_t>(c.lanes * grain * static_cast<double>(w.grain_memory.value))};
+  if (!c.served()) return sum;
+  // Gradients on their way; beside workers also a server's shard.
+  const int64_t third = w.model_memory.value / 3;
+  const int servers = c.servers > 0 ? c.servers : c.workers;
+  return sum + Bytes{third + (c.own_servers ? 0 : 2 * third / servers)};
 }
 
 std::string describe(const Configuration& c) {

@@ -9,7 +9,8 @@
 //   turn
 //
 // Simplified: workers of a group are as fast as the slowest of them, which all wait for, and a
-// bucket starts when that one has it. Groups are of neighbours, the fastest nodes first.
+// bucket starts when that one has it. Groups are of neighbours, the fastest nodes first. Workers of
+// one host are one to the others, and share its link.
 
 #include <cstdint>
 #include <functional>
@@ -18,13 +19,14 @@
 
 #include "convoy/base/units.hpp"
 #include "convoy/plan/cluster.hpp"
+#include "convoy/plan/stragglers.hpp"
 #include "convoy/plan/workload.hpp"
 
 namespace convoy::plan {
 
 /// How a job is spread over a cluster.
 struct Configuration {
-  int workers = 1;  ///< one for each node, the fastest first; servers of their own come on top
+  int workers = 1;  ///< on the fastest nodes; servers of their own come on top
   int groups = 1;
   int servers = 0;  ///< 0: as many as workers, beside them
   bool own_servers = false;
@@ -37,8 +39,10 @@ struct Configuration {
   bool balanced = true;  ///< shares follow speeds; else they are equal
   bool overlap = true;
   Bytes bucket{-1};  ///< 0: one for each layer; less: the best size, as the exchange finds it
-  std::string collective = "auto";  ///< how gradients are summed: as sync.allreduce, but tree
+  std::string collective = "auto";  ///< how gradients are summed: as sync.allreduce, auto: fastest
 
+  /// Against servers, which own the model.
+  bool served() const { return groups > 1 || servers > 0; }
   int together() const { return workers / groups; }
   /// Workers, and servers of their own.
   int processes() const { return workers + (own_servers ? servers : 0); }
@@ -68,14 +72,9 @@ struct StepForecast {
   std::string bottleneck() const;
 };
 
-/// Slows workers down at random: the factor of worker `worker`'s time in its step `step`.
-using Slowdown = std::function<double(int worker, int64_t step)>;
-/// Log-normal of mean 1: the same for the same arguments.
-double random_factor(double spread, uint64_t seed, int worker, int64_t step);
-
 struct ForecastOptions {
   int steps = 12;  ///< of each group; the first third is not counted
-  Slowdown slowdown;
+  Stragglers stragglers;
   bool spans = false;
 };
 
@@ -120,6 +119,9 @@ class LemmaModel final : public Estimator {
 /// Samples of each worker of a group on these nodes: whole grains, all of the batch.
 std::vector<int64_t> shares_of(const Workload& workload, const Configuration& configuration,
                                const std::vector<const NodeType*>& nodes);
+
+/// Of a worker: the model, and what its lanes hold of their grains.
+Bytes worker_memory(const Workload& workload, const Configuration& configuration);
 
 /// "4 workers", "8 workers in 2 groups, classifier model (3 layers)".
 std::string describe(const Configuration& configuration);

@@ -68,7 +68,7 @@ Seconds Workload::sample() const {
 }
 
 double Workload::speed(const NodeType& node) const {
-  return node.gflops > 0 ? node.gflops / reference_gflops : node.speed;
+  return (node.gflops > 0 ? node.gflops / reference_gflops : node.speed) / node.workers;
 }
 
 Workload workload_of(const model::Graph& graph) {
@@ -141,6 +141,7 @@ Workload measure_workload(const engine::Program& program, const optim::Optimizer
   w.update = time.update;
   const sync::Stepper::Memory memory = sync::Stepper::memory(program, optimizer, options, 1);
   w.model_memory = memory.weights + memory.optimizer + memory.gradients;
+  w.grain = program.grain();
   w.grain_memory = program.lane_memory();
   return w;
 }

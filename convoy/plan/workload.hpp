@@ -36,7 +36,8 @@ struct Workload {
   Seconds data;        ///< to prepare a sample, by the threads that do it beside the lanes
   Seconds update;      ///< of the whole model, by the reference worker: sums of lanes, optimizer
   Bytes model_memory;  ///< weights, gradients, optimizer, whatever the batch
-  Bytes grain_memory;  ///< of a lane, with the grain that it was made for
+  int64_t grain = 0;   ///< that it was made for; 0: any
+  Bytes grain_memory;  ///< of a lane, with that grain
   std::string origin;  ///< "measured on …", "from its arithmetic"
 
   int64_t weights() const;
@@ -44,7 +45,7 @@ struct Workload {
   /// Layers of the tail.
   int tail() const;
   Seconds sample() const;  ///< forward and backward
-  /// How many times as fast as the reference a node is.
+  /// How many times as fast as the reference a worker of a node is.
   double speed(const NodeType& node) const;
 };
 

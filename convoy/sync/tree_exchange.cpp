@@ -124,4 +124,19 @@ comm::Traffic TreeExchange::traffic(int rank, const std::vector<GrainRange>& ran
   return t;
 }
 
+Seconds TreeExchange::time(int ranks, int64_t held, int64_t count, const comm::LinkSpeed& link) {
+  if (ranks < 2) return {0};
+  const double strip = 4.0 * static_cast<double>(count) / ranks;
+  const comm::Gate gate(comm::Gate::window(link));
+  const int64_t slices = gate.slices({static_cast<int64_t>(strip)});
+  const double slice = strip / static_cast<double>(std::max<int64_t>(1, slices));
+  const auto step = [&](int64_t parts) {
+    const auto messages = static_cast<double>(parts * (ranks - 1) * slices);
+    return link.latency.value + std::max(0.0, messages - 1) * link.per_message.value +
+           link.transfer(static_cast<double>(parts) * strip * (ranks - 1), slice).value;
+  };
+  const double added = static_cast<double>(held) * strip * (ranks - 1);
+  return {step(held) + step(1) + added * link.add_per_byte.value};
+}
+
 }  // namespace convoy::sync

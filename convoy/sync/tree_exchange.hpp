@@ -41,6 +41,9 @@ class TreeExchange final : public BucketExchange {
   /// What rank `rank` sends in a part-reduce and a part-broadcast.
   static comm::Traffic traffic(int rank, const std::vector<GrainRange>& ranges,
                                const std::vector<comm::Strip>& strips, const comm::Gate& gate);
+  /// How long both take where every rank holds at most `held` subtrees, in slices of the gate that
+  /// the link asks for.
+  static Seconds time(int ranks, int64_t held, int64_t count, const comm::LinkSpeed& link);
 
  private:
   comm::Communicator& c_;

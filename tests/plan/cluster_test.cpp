@@ -49,6 +49,16 @@ TEST(ClusterDescription, UsesTheFastestNodesFirst) {
   EXPECT_DOUBLE_EQ(lab.link(three).latency.value, 60e-6);
 }
 
+TEST(ClusterDescription, HasSeveralWorkersOnANode) {
+  const Cluster lab = parse_cluster(
+      "nodes:\n- {name: wide, count: 2, workers: 4, cores: 32, gflops: 800}\n"
+      "- {name: narrow, gflops: 300}\n",
+      "lab.yaml");
+  EXPECT_EQ(lab.size(), 9);
+  EXPECT_EQ(lab.fastest(1)[0]->name, "narrow") << "300 for a worker against 200";
+  EXPECT_TRUE(parse_cluster(to_yaml(lab), "again") == lab) << to_yaml(lab);
+}
+
 TEST(ClusterDescription, SaysWhatIsWrongAndWhere) {
   EXPECT_THAT(refusal("nodes:\n- {name: a, cuont: 3}\n"),
               AllOf(HasSubstr("c.yaml:2"), HasSubstr("no key 'cuont'"), HasSubstr("count")));

@@ -95,6 +95,65 @@ TEST(Search, SaysWhatWouldHelp) {
   EXPECT_GT(advice.front().gain, 1.5);
 }
 
+TEST(Search, GivesGroupsServersOfTheirOwnWhereThatIsFaster) {
+  const Workload w = workload_of(model::build("alexnet"));
+  SearchOptions options = options_for(64);
+  options.pins.workers = 4;
+  options.pins.groups = 4;
+  options.pins.classifier = "data";
+  const SearchResult found = search(w, of(8, 500, "10Gbit/s"), options);
+  std::vector<std::pair<int, bool>> tried;
+  for (const Candidate& c : found.ranked) {
+    tried.emplace_back(c.configuration.servers, c.configuration.own_servers);
+    EXPECT_LE(c.configuration.processes(), 8);
+  }
+  using testing::Pair;
+  EXPECT_THAT(tried, testing::UnorderedElementsAre(Pair(0, false), Pair(1, true), Pair(2, true),
+                                                   Pair(4, true)));
+  options.start.own_servers = true;
+  options.pins.servers = 2;
+  EXPECT_EQ(search(w, of(8, 500, "10Gbit/s"), options).ranked.size(), 1U);
+}
+
+TEST(Fit, GivesEveryLaneAGrain) {
+  const Workload w = workload_of(model::build("resnet-50"));
+  Configuration c;
+  c.workers = 4;
+  c.batch = 96;
+  c.grain = 32;
+  c.lanes = 8;
+  EXPECT_TRUE(fit(w, {}, {}, c));
+  EXPECT_EQ(c.lanes, 8);
+  EXPECT_EQ(c.grain, 3);
+  // A lane without a sample is none.
+  c.batch = 16;
+  EXPECT_TRUE(fit(w, {}, {}, c));
+  EXPECT_EQ(c.lanes, 4);
+  EXPECT_EQ(c.grain, 1);
+}
+
+TEST(Fit, TakesSmallerGrainsThenFewerLanesWhereMemoryIsShort) {
+  Workload w = workload_of(model::build("resnet-50"));
+  w.grain = 16;
+  w.grain_memory = {int64_t{1} << 30};
+  Configuration c;
+  c.batch = 64;
+  c.grain = 16;
+  c.lanes = 4;
+  Configuration smaller = c;
+  EXPECT_TRUE(fit(w, {}, w.model_memory + Bytes{int64_t{2} << 30}, smaller));
+  EXPECT_EQ(smaller.grain, 8);
+  EXPECT_EQ(smaller.lanes, 4);
+  Configuration wider = c;
+  Pins pins;
+  pins.grain = 16;
+  EXPECT_TRUE(fit(w, pins, w.model_memory + Bytes{int64_t{2} << 30}, wider));
+  EXPECT_EQ(wider.grain, 16);
+  EXPECT_EQ(wider.lanes, 2);
+  pins.lanes = 4;
+  EXPECT_FALSE(fit(w, pins, w.model_memory + Bytes{int64_t{2} << 30}, c));
+}
+
 TEST(Statistics, WeighBatchesByTheNoiseScale) {
   const Statistics unknown{.batch = 64};
   EXPECT_DOUBLE_EQ(unknown.updates(128, 1), 0.5);

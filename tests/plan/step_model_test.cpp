@@ -168,7 +168,7 @@ TEST(EventModel, StragglersHoldUpTheirGroupOnly) {
   const Workload w = three_layers();
   ForecastOptions options;
   options.steps = 30;
-  options.slowdown = [](int worker, int64_t) { return worker == 0 ? 3.0 : 1.0; };
+  options.stragglers.slowdown = [](int worker, int64_t) { return worker == 0 ? 3.0 : 1.0; };
   const Cluster four = nodes(4, 100e9);
   Configuration c = on(4, 32);
   const double together = EventModel(w, four, options).forecast(c).update.value;
@@ -176,6 +176,60 @@ TEST(EventModel, StragglersHoldUpTheirGroupOnly) {
   c.groups = 4;
   const StepForecast apart = EventModel(w, four, options).forecast(c);
   EXPECT_NEAR(apart.step.value, (3 + 1 + 1 + 1) / 4.0 * 32 * 4e-3, 0.02 * apart.step.value);
+}
+
+TEST(EventModel, SharesFollowATraceThatCanBeForeseen) {
+  const Workload w = three_layers();
+  ForecastOptions options;
+  options.steps = 60;
+  options.stragglers = read_stragglers("constant:1,0.25", 2, 1);
+  const Cluster two = nodes(2, 100e9);
+  Configuration c = on(2, 40);
+  const double followed = EventModel(w, two, options).forecast(c).step.value;
+  EXPECT_NEAR(followed, 40 * 4e-3 / 1.25, 0.06 * followed);
+  c.balanced = false;
+  EXPECT_NEAR(EventModel(w, two, options).forecast(c).step.value, 4 * 20 * 4e-3, 1e-3);
+}
+
+TEST(EventModel, WorkersOfOneHostExchangeNothing) {
+  Workload w = three_layers();
+  w.update = {12e-3};
+  Cluster one = nodes(1, 1e6);
+  one.nodes[0].workers = 2;
+  one.nodes[0].speed = 2;
+  EXPECT_EQ(one.size(), 2);
+  const StepForecast f = EventModel(w, one).forecast(on(2, 32));
+  EXPECT_EQ(f.sent.value, 0);
+  // Half of the update each, with one more gradient to add up.
+  EXPECT_NEAR(f.step.value, 16 * 4e-3 + 12e-3 / 2 * 7 / 6, 1e-9);
+}
+
+TEST(EventModel, WorkersOfAHostShareItsLink) {
+  const Workload w = three_layers();
+  Cluster two = nodes(2, 1e6);
+  two.nodes[0].workers = 2;
+  two.nodes[0].speed = 2;
+  const StepForecast f = EventModel(w, two).forecast(on(4, 32));
+  const double exchange = 3 * 4.0 * (1 << 20) * 2 * 0.5 / 1e6;  // between two hosts
+  EXPECT_GT(f.step.value, exchange);
+  EXPECT_LT(f.step.value, exchange + f.computing.value);
+  EXPECT_NEAR(static_cast<double>(f.sent.value), exchange * 1e6 / 2, 10);
+}
+
+TEST(EventModel, SumsInTheOrderOfTheTreeSendEverySubtree) {
+  const Workload w = three_layers();
+  const Cluster three = nodes(3, 1e6);
+  Configuration c = on(3, 24);
+  c.collective = "ring";
+  const double ring = EventModel(w, three).forecast(c).step.value;
+  c.collective = "tree";
+  const StepForecast tree = EventModel(w, three).forecast(c);
+  // 8 grains each: 0–7 is one subtree, 8–15 another, 16–23 one.
+  EXPECT_NEAR(tree.step.value, ring, 0.02 * ring);
+  c.batch = 21;  // 7 grains each, of which 7–13 are three subtrees: 7, 8–11, 12–13
+  const StepForecast uneven = EventModel(w, three).forecast(c);
+  EXPECT_NEAR(static_cast<double>(uneven.sent.value) / static_cast<double>(tree.sent.value),
+              (3 + 1) / 2.0, 0.01);
 }
 
 TEST(EventModel, SplitLayersSendActivationsInsteadOfWeights) {
@@ -216,7 +270,9 @@ TEST(EventModel, IsQuickForTenThousandWorkers) {
   many.nodes[0].gflops = 1000;
   ForecastOptions options;
   options.steps = 3;
-  options.slowdown = [](int worker, int64_t step) { return random_factor(0.1, 1, worker, step); };
+  options.stragglers.slowdown = [](int worker, int64_t step) {
+    return random_factor(0.1, 1, worker, step);
+  };
   const Seconds begin = now();
   const StepForecast f = EventModel(w, many, options).forecast(on(10'000, 40'000));
   EXPECT_GT(f.step.value, 0);
