@@ -65,8 +65,8 @@ class Steps:
 
 
 def watch(started, first, steps, seconds, mark=lambda: None, patience=300):
-    """Follows the events of a training from step `first` on until it has done so many steps and as many seconds;
-    reads `mark` at both ends. Ends the program if nothing comes."""
+    """Follows the events of a training from step `first` on until it has done so many steps and as many seconds,
+    or two steps in four times as many; reads `mark` at both ends. Ends the program if nothing comes."""
     process, run = started
     events, begin, marks, told = [], None, [], 0
     last = time.monotonic()
@@ -87,7 +87,9 @@ def watch(started, first, steps, seconds, mark=lambda: None, patience=300):
                 continue
             if begin is None:
                 begin, marks = event, [mark()]
-            elif event["step"] >= begin["step"] + steps and event["time"] >= begin["time"] + seconds:
+                continue
+            done, took = event["step"] - begin["step"], event["time"] - begin["time"]
+            if (done >= steps and took >= seconds) or (done >= 2 and took >= 4 * seconds > 0):
                 return Steps(events, begin, event, [*marks, mark()])
         if process.poll() is not None or time.monotonic() - last > patience:
             process.kill()

@@ -1,11 +1,15 @@
 #include "convoy/comm/choose.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <chrono>
 #include <limits>
+#include <thread>
 #include <vector>
 
 #include "convoy/base/random.hpp"
+#include "convoy/comm/comm_thread.hpp"
 
 namespace convoy::comm {
 namespace {
@@ -145,7 +149,62 @@ Way least_time(Communicator& c, int64_t count, const std::vector<Way>& ways, Sec
   return std::ranges::min_element(all, {}, &Tried::typical)->way;
 }
 
+Task counted(Communicator& c, std::span<float> values, int tag, const Way& way,
+             std::atomic<int>& done) {
+  co_await allreduce(c, values, tag, way);
+  done.fetch_add(1, std::memory_order_release);
+}
+
+/// Seconds of so many sums at once, by a thread of their own.
+float time_driven(Communicator& c, int sums, int64_t count, const Way& way, Seconds pause,
+                  Seconds patience) {
+  std::vector<std::vector<float>> values(static_cast<size_t>(sums),
+                                         std::vector<float>(static_cast<size_t>(count)));
+  std::atomic<int> done{0};
+  CommThread thread(patience, pause);
+  float took[] = {0};
+  // The first time is often slow.
+  for (int round = 1; round <= 2; ++round) {
+    const Seconds begin = now();
+    for (int i = 0; i < sums; ++i) {
+      thread.post("measuring sums",
+                  [&, i] { return counted(c, values[static_cast<size_t>(i)], i, way, done); });
+    }
+    while (done.load(std::memory_order_acquire) < round * sums) {
+      thread.rethrow();
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    took[0] = static_cast<float>((now() - begin).value);
+  }
+  thread.stop();
+  return largest_of_all(c, took, patience)[0];
+}
+
 }  // namespace
+
+LinkSpeed measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, Seconds patience) {
+  if (c.size() < 2) return link;
+  constexpr int kSums = 4;
+  constexpr double kLongEnough = 0.2;  // seconds, for one
+  int64_t count = int64_t{1} << 20;
+  const auto predicted = [&](const LinkSpeed& of) {
+    return predicted_time(fastest(Form::allreduce, c.size(), count, of), Form::allreduce, c.size(),
+                          count, of);
+  };
+  while (count > 16 * 1024 && predicted(link).value > kLongEnough) count /= 2;
+  const Way way = fastest(Form::allreduce, c.size(), count, link);
+  const double took = time_driven(c, kSums, count, way, pause, patience);
+  LinkSpeed at_once = link;
+  at_once.latency = {0};
+  const Seconds one = predicted_time(way, Form::allreduce, c.size(), count, link);
+  const Seconds others = predicted_time(way, Form::allreduce, c.size(), count, at_once);
+  const double times = std::clamp(took / (one.value + (kSums - 1) * others.value), 0.5, 5.0);
+  LinkSpeed used = link;
+  used.per_byte.value *= times;
+  used.long_per_byte.value *= times;
+  used.to_one_per_byte.value *= times;
+  return used;
+}
 
 Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   constexpr int64_t kLongest = 256 * 1024;
@@ -215,8 +274,11 @@ LinkSpeed measure_links(Communicator& c, Seconds patience) {
   link.add_per_byte.value = largest_of_all(c, own_add, patience)[0] / (4.0 * 256 * 1024);
   std::vector<Seconds> to_one;
   std::vector<Seconds> spread;
-  // As many messages for each of the peers.
-  const int lengths[] = {peers, 8 / peers * peers, kMany / peers * peers};
+  // Messages of a peer's whole part, of 128 KiB and of 32 KiB, as many for each of the peers.
+  const auto pieces = [&](int64_t floats) {
+    return static_cast<int>(std::max<int64_t>(1, count / floats / peers)) * peers;
+  };
+  const int lengths[] = {peers, pieces(32 * 1024), pieces(8 * 1024)};
   for (const int messages : lengths) {
     const auto per_byte = [&](int others) {
       const float time = time_of(c, {count / messages * messages, messages, others}, 3, patience);

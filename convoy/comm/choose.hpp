@@ -27,4 +27,9 @@ Way tuned(Algorithm algorithm, Form form, int ranks, int64_t count, const LinkSp
 /// once, and how fast this core adds. Collective; every rank gets the same: the slowest of all.
 LinkSpeed measure_links(Communicator& c, Seconds patience);
 
+/// The link as sums find it that a communication thread drives, which looks after them with this
+/// pause: several at once are timed and compared with their formula. For predictions; collective,
+/// and every rank gets the same.
+LinkSpeed measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, Seconds patience);
+
 }  // namespace convoy::comm

@@ -97,6 +97,9 @@ NodeLink read_link(const YAML::Node& node, const std::string& file) {
          {{"latency", [&](const auto& v) { link.latency = parse_latency(v.Scalar()); }},
           {"bandwidth", [&](const auto& v) { link.bandwidth = parse_bandwidth(v.Scalar()); }},
           {"connection", [&](const auto& v) { link.connection = parse_bandwidth(v.Scalar()); }},
+          {"longest", [&](const auto& v) { link.longest = parse_bytes(v.Scalar()); }},
+          {"long_bandwidth",
+           [&](const auto& v) { link.long_bandwidth = parse_bandwidth(v.Scalar()); }},
           {"per_message", [&](const auto& v) { link.per_message = parse_latency(v.Scalar()); }}})
       .read(node, "a link");
   return link;
@@ -144,22 +147,22 @@ std::vector<const NodeType*> Cluster::fastest(int count) const {
 }
 
 comm::LinkSpeed Cluster::link(const std::vector<const NodeType*>& used) const {
-  constexpr double kAny = std::numeric_limits<double>::max();
-  NodeLink slowest{.latency = {0}, .bandwidth = kAny, .per_message = {0}};
-  double connection = kAny;
-  for (const NodeType* node : used) {
-    slowest.latency = std::max(slowest.latency, node->link.latency);
-    slowest.bandwidth = std::min(slowest.bandwidth, node->link.bandwidth);
-    slowest.per_message = std::max(slowest.per_message, node->link.per_message);
-    if (node->link.connection > 0) connection = std::min(connection, node->link.connection);
-  }
   comm::LinkSpeed link;
-  link.latency = slowest.latency;
-  link.per_byte = {1 / slowest.bandwidth};
-  link.long_per_byte = link.per_byte;
   link.longest = {std::numeric_limits<int64_t>::max()};
-  link.to_one_per_byte = {1 / connection};
-  link.per_message = slowest.per_message;
+  for (const NodeType* node : used) {
+    const NodeLink& own = node->link;
+    link.latency = std::max(link.latency, own.latency);
+    link.per_byte = std::max(link.per_byte, Seconds{1 / own.bandwidth});
+    link.per_message = std::max(link.per_message, own.per_message);
+    if (own.connection > 0) {
+      link.to_one_per_byte = std::max(link.to_one_per_byte, Seconds{1 / own.connection});
+    }
+    if (own.longest.value > 0 && own.long_bandwidth > 0) {
+      link.longest = std::min(link.longest, own.longest);
+      link.long_per_byte = std::max(link.long_per_byte, Seconds{1 / own.long_bandwidth});
+    }
+  }
+  link.long_per_byte = std::max(link.long_per_byte, link.per_byte);
   link.add_per_byte = {1 / adding};
   return link;
 }
@@ -225,6 +228,11 @@ std::string to_yaml(const Cluster& cluster) {
     if (node.link.connection > 0) {
       out << YAML::Key << "connection" << YAML::Value
           << fmt::format("{:.4g}MB/s", node.link.connection / 1e6);
+    }
+    if (node.link.longest.value > 0) {
+      out << YAML::Key << "longest" << YAML::Value << fmt::format("{}B", node.link.longest.value);
+      out << YAML::Key << "long_bandwidth" << YAML::Value
+          << fmt::format("{:.4g}MB/s", node.link.long_bandwidth / 1e6);
     }
     out << YAML::Key << "per_message" << YAML::Value
         << fmt::format("{:.4g}us", node.link.per_message.value * 1e6);

@@ -22,6 +22,8 @@ struct NodeLink {
   Seconds latency{50e-6};
   double bandwidth = 125e6;   ///< bytes/s
   double connection = 0;      ///< of it, to a single other node; 0: all
+  Bytes longest;              ///< message at that rate; 0: any
+  double long_bandwidth = 0;  ///< of longer ones, if `longest` says that there are
   Seconds per_message{5e-6};  ///< of a core, for each further message under way
   bool operator==(const NodeLink&) const = default;
 };

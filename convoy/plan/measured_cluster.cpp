@@ -1,5 +1,6 @@
 #include "convoy/plan/measured_cluster.hpp"
 
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include "convoy/base/text.hpp"
 #include "convoy/base/threads.hpp"
 #include "convoy/comm/choose.hpp"
+#include "convoy/sync/exchange.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -21,14 +23,16 @@ struct Told {
   double adding = 0;
 
   std::string text() const {
-    return fmt::format("{} {} {} {} {} {} {} {}", seconds, memory.value, cores, link.latency.value,
-                       link.bandwidth, link.connection, link.per_message.value, adding);
+    return fmt::format("{} {} {} {} {} {} {} {} {} {}", seconds, memory.value, cores,
+                       link.latency.value, link.bandwidth, link.connection, link.longest.value,
+                       link.long_bandwidth, link.per_message.value, adding);
   }
   static Told of(const std::string& line) {
     Told t;
     std::istringstream in(line);
     in >> t.seconds >> t.memory.value >> t.cores >> t.link.latency.value >> t.link.bandwidth >>
-        t.link.connection >> t.link.per_message.value >> t.adding;
+        t.link.connection >> t.link.longest.value >> t.link.long_bandwidth >>
+        t.link.per_message.value >> t.adding;
     return t;
   }
 };
@@ -37,10 +41,16 @@ struct Told {
 void measure_links(const sync::Team& team, Told& own) {
   if (team.world() == nullptr || (team.nodes() > 1 && team.local() > 0)) return;
   comm::Communicator& between = team.nodes() > 1 ? *team.across() : *team.world();
-  const comm::LinkSpeed measured = comm::measure_links(between, team.deadline());
+  const comm::LinkSpeed measured =
+      comm::measure_in_use(between, comm::measure_links(between, team.deadline()),
+                           sync::ExchangeOptions{}.pause, team.deadline());
   own.link.latency = measured.latency;
   own.link.bandwidth = 1 / std::max(1e-13, measured.per_byte.value);
   own.link.connection = 1 / std::max(1e-13, measured.to_one_per_byte.value);
+  if (measured.longest.value < std::numeric_limits<int64_t>::max()) {
+    own.link.longest = measured.longest;
+    own.link.long_bandwidth = 1 / std::max(1e-13, measured.long_per_byte.value);
+  }
   own.link.per_message = measured.per_message;
   own.adding = 1 / std::max(1e-13, measured.add_per_byte.value);
 }

@@ -18,7 +18,10 @@ namespace convoy::plan {
 struct StepFacts {
   Seconds computing;     ///< of a batch, by one worker with all its lanes
   double tail_part = 0;  ///< of that, by the linear layers at the end
-  int64_t weights = 0;   ///< of the model: arena floats
+  /// In which a thread brings these layers' weights from memory once, and back (0: not known). They
+  /// are few samples' work, so that this is much of their time; split, each brings its slice.
+  Seconds streaming;
+  int64_t weights = 0;  ///< of the model: arena floats
   std::optional<engine::Tail> tail;
   int64_t batch = 0;
   int64_t grain = 0;
@@ -39,6 +42,7 @@ struct Placement {
   Seconds beside;                   ///< exchanging gradients and weights, while lanes compute
   Seconds in_line;                  ///< while lanes wait: activations, sums between copies
   Seconds merged;                   ///< of that, the merged layers' arithmetic
+  Seconds saved;                    ///< of computing: weights that are others' to bring from memory
   Seconds step;                     ///< predicted
 };
 

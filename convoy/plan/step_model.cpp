@@ -85,6 +85,7 @@ class Actor {
       const Seconds both = s_.round(layer.forward + layer.backward);
       (s_.elsewhere[i] ? tail_round_ : lane_round_) += both;
     }
+    tail_round_ = tail_round_ - Seconds{s_.placement.saved.value / static_cast<double>(s_.rounds)};
   }
 
   /// Samples of a step are prepared beside the steps before it, at the pace of those who do it.

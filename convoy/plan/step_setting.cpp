@@ -44,6 +44,7 @@ StepFacts facts_of(const Workload& w, const Configuration& c, double speed) {
   linear.floats = end;
   facts.tail = linear;
   facts.tail_part = tail / w.sample().value;
+  facts.streaming = {w.streaming.value / speed};
   return facts;
 }
 

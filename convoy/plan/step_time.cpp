@@ -62,4 +62,14 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
   return time;
 }
 
+Seconds measure_streaming(int64_t floats) {
+  constexpr size_t kSample = size_t{16} << 20;  // floats: more than caches hold
+  AlignedBuffer values = AlignedBuffer::of_floats(kSample);
+  const std::span<float> all = values.floats();
+  const double seconds = median_seconds([&] {
+    for (float& value : all) value += 1.0F;
+  });
+  return {seconds * static_cast<double>(floats) / static_cast<double>(kSample)};
+}
+
 }  // namespace convoy::plan

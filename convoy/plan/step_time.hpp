@@ -44,4 +44,8 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes);
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
                       sync::StepperOptions options, bool instructions = false);
 
+/// How long a thread takes to read and write so many floats that are in no cache, as it adds to
+/// them.
+Seconds measure_streaming(int64_t floats);
+
 }  // namespace convoy::plan

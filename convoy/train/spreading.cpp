@@ -9,6 +9,8 @@
 #include "convoy/base/text.hpp"
 #include "convoy/comm/choose.hpp"
 #include "convoy/plan/lemmas.hpp"
+#include "convoy/plan/step_time.hpp"
+#include "convoy/sync/exchange.hpp"
 
 namespace convoy::train {
 namespace {
@@ -30,6 +32,7 @@ plan::StepFacts facts_of(const plan::Planned& planned, int workers) {
   facts.tail_part = plan::tail_part(*planned.program);
   facts.weights = planned.program->arena().size();
   facts.tail = planned.program->tail();
+  if (facts.tail) facts.streaming = plan::measure_streaming(facts.tail->floats);
   facts.batch = p.batch;
   facts.grain = p.grain;
   facts.lanes = p.lanes;
@@ -162,7 +165,9 @@ bool leaves_spread_open(const job::Job& job, int workers) {
 }
 
 Spread decide_spread(job::Job& job, const plan::Planned& planned, const sync::Team& team) {
-  const comm::LinkSpeed link = comm::measure_links(*team.world(), team.deadline());
+  const comm::LinkSpeed link =
+      comm::measure_in_use(*team.world(), comm::measure_links(*team.world(), team.deadline()),
+                           sync::ExchangeOptions{}.pause, team.deadline());
   Spread spread;
   if (team.rank() == 0) {
     if (planned.plan.step.value > 0) {

@@ -49,6 +49,18 @@ TEST(ClusterDescription, UsesTheFastestNodesFirst) {
   EXPECT_DOUBLE_EQ(lab.link(three).latency.value, 60e-6);
 }
 
+TEST(ClusterDescription, KnowsWhatLongMessagesAndSingleConnectionsDo) {
+  const Cluster lab = parse_cluster(
+      "nodes: [{link: {bandwidth: 100MB/s, connection: 40MB/s, longest: 64KiB, long_bandwidth: "
+      "50MB/s}}]\n",
+      "lab.yaml");
+  EXPECT_TRUE(parse_cluster(to_yaml(lab), "again") == lab) << to_yaml(lab);
+  const comm::LinkSpeed link = lab.link(lab.fastest(1));
+  EXPECT_DOUBLE_EQ(link.transfer(1e6, 1000).value, 0.01);
+  EXPECT_DOUBLE_EQ(link.transfer(1e6, 1e6).value, 0.02);
+  EXPECT_DOUBLE_EQ(link.transfer_to_one(1e6, 1000).value, 0.025);
+}
+
 TEST(ClusterDescription, HasSeveralWorkersOnANode) {
   const Cluster lab = parse_cluster(
       "nodes:\n- {name: wide, count: 2, workers: 4, cores: 32, gflops: 800}\n"
