@@ -23,7 +23,7 @@ class Quadratic final : public TuneTarget {
     const double together = 16.0 / groups;
     return {(1 / together + (together > 1 ? network_ : 0)) / groups};
   }
-  Outcome train(const TuneSetting& s, Seconds time) override {
+  Outcome train(const TuneSetting& s, Seconds time, Stretch) override {
     const double updates = time.value / update_time(s.groups).value;
     double rate = 0;
     for (const double curvature : {0.5, 5.0, 50.0}) {
@@ -90,7 +90,7 @@ TEST(Tuner, SaysIfNothingConverges) {
    public:
     std::vector<int> groups() const override { return {1}; }
     Seconds update_time(int) const override { return {1}; }
-    Outcome train(const TuneSetting&, Seconds time) override {
+    Outcome train(const TuneSetting&, Seconds time, Stretch) override {
       Outcome outcome;
       outcome.took = time;
       return outcome;

@@ -133,8 +133,7 @@ TEST_F(VirtualTrainingTest, SaysThatItDiverged) {
 TEST_F(VirtualTrainingTest, CanBeTuned) {
   VirtualTraining t = training();
   VirtualTarget target(
-      t, {1, 2, 4}, [](int groups) { return Seconds{groups == 1 ? 1.0 : 1.5}; }, Turns::varied,
-      1e-3);
+      t, {1, 2, 4}, [](int groups) { return Seconds{groups == 1 ? 1.0 : 1.5}; }, {}, 1e-3);
   TuneOptions options;
   options.trial = {20};
   options.most = {1500};
