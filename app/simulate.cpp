@@ -170,11 +170,11 @@ class Virtual {
           "momentum", "rate", "staleness", "updates", "time", "loss");
     }
     for (const auto& [groups, forecast] : turns_) {
-      Seconds best{std::numeric_limits<double>::infinity()};
+      std::optional<Outcome> best;
       for (const plan::TuneSetting& setting : settings(groups)) {
-        const Outcome o = run(setting, best);
-        if (o.reached) best = o.time;
+        Outcome o = run(setting, best ? &*best : nullptr);
         show(o);
+        if (o.reached) best = std::move(o);
       }
     }
   }
@@ -216,7 +216,7 @@ class Virtual {
     plan::VirtualRun run;
     Seconds time;
     bool reached = false;
-    bool slower = false;  ///< than another one of as many groups, so it was stopped
+    bool slower = false;  ///< than the best of as many groups, so it was stopped
     std::string loss() const {
       return run.diverged ? "diverged"
                           : fmt::format("{:.4f}{}", run.mean_loss(Seconds{0.9 * time.value}),
@@ -298,9 +298,19 @@ class Virtual {
                          : "does not reach the target");
   }
 
-  /// From the beginning; with a target, no longer than `most`.
-  Outcome run(const plan::TuneSetting& tried,
-              Seconds most = {std::numeric_limits<double>::infinity()}) {
+  /// It takes longer than the best, or is not yet where the best was in half the time.
+  static bool is_slower(const plan::VirtualRun& run, const Outcome& best) {
+    const Seconds time = run.points.back().time;
+    if (time >= best.time) return true;
+    constexpr double kSoon = 0.25;
+    constexpr size_t kWindow = plan::VirtualTarget::kWindow;
+    return time.value > kSoon * best.time.value &&
+           plan::recent_loss(run, kWindow) >
+               plan::recent_loss(best.run, kWindow, Seconds{time.value / 2});
+  }
+
+  /// From the beginning; no longer than it is worth it beside the best so far, if there is one.
+  Outcome run(const plan::TuneSetting& tried, const Outcome* best = nullptr) {
     training_->restore(begin_);
     plan::VirtualSetting setting = common();
     setting.groups = tried.groups;
@@ -314,7 +324,7 @@ class Virtual {
       const auto count = static_cast<int64_t>(so_far.points.size());
       outcome.reached =
           a_.target > 0 && plan::recent_loss(so_far, plan::VirtualTarget::kWindow) <= a_.target;
-      outcome.slower = !outcome.reached && so_far.points.back().time >= most;
+      outcome.slower = !outcome.reached && best != nullptr && is_slower(so_far, *best);
       return outcome.reached || outcome.slower || count >= a_.updates;
     });
     outcome.time = training_->time();

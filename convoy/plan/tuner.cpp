@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@ class Tuner {
   Tuned run() {
     cold_start();
     int groups = fastest_groups(target_);
+    if (groups > 1 && !over()) warm_up();
     while (!over()) {
       const Seconds before = result_.searching;
       groups = look(groups);
@@ -50,8 +52,8 @@ class Tuner {
 
   /// Long enough to see what a setting does, and for gradients of the first turns to be few.
   Seconds trial_time(int groups) const {
-    constexpr int kUpdates = 40;
-    constexpr int kTurns = 5;
+    constexpr int kUpdates = 20;
+    constexpr int kTurns = 8;
     if (o_.trial.value > 0) return o_.trial;
     return {(kUpdates + kTurns * groups) * target_.update_time(groups).value};
   }
@@ -87,46 +89,65 @@ class Tuner {
     best_ = best.setting;
   }
 
-  /// The best of the settings, of which none is tried that is larger than one that diverged.
-  Found best_of(const std::vector<TuneSetting>& settings) {
-    std::vector<TuneSetting> diverged;
-    Found best;
-    for (const TuneSetting& s : settings) {
-      if (over()) break;
-      const auto is_larger = [&](const TuneSetting& d) {
-        return s.momentum >= d.momentum && s.learning_rate >= d.learning_rate;
+  /// Untrained, all settings look alike, and groups diverge that later do not.
+  void warm_up() {
+    constexpr double kTimes = 3;
+    tell(fmt::format("warm-up {}", describe(best_)));
+    train_for({kTimes * result_.searching.value});
+  }
+
+  /// Of those within a hundredth of the best, the one with the largest rate, then momentum.
+  static Found best_of(const std::vector<Found>& tried) {
+    const Found none;
+    const auto least = std::ranges::min_element(tried, {}, &Found::loss);
+    if (least == tried.end() || !least->learns()) return none;
+    const Found* best = &*least;
+    for (const Found& f : tried) {
+      const auto size = [](const Found& of) {
+        return std::pair(of.setting.learning_rate, of.setting.momentum);
       };
-      if (std::ranges::any_of(diverged, is_larger)) continue;
-      const Found tried = score(s);
-      if (!tried.learns()) {
-        diverged.push_back(s);
-        continue;
-      }
-      const TuneSetting& b = best.setting;
-      const bool larger = s.learning_rate > b.learning_rate ||
-                          (s.learning_rate == b.learning_rate && s.momentum > b.momentum);
-      if (tried.loss * kTie < best.loss || (tried.loss < kTie * best.loss && larger)) best = tried;
+      if (f.loss <= kTie * least->loss && size(f) > size(*best)) best = &f;
     }
-    return best;
+    return *best;
+  }
+
+  /// Momenta in this order, until it clearly gets worse; none that is larger than one that
+  /// diverged.
+  void try_momenta(int groups, double rate, const std::vector<double>& momenta,
+                   std::vector<Found>& tried) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const double momentum : momenta) {
+      if (over()) return;
+      if (groups == 1 && momentum < 0) continue;  // that is for groups, which bring some
+      const auto smaller_diverged = [&](const Found& f) {
+        return !f.learns() && momentum >= f.setting.momentum && rate >= f.setting.learning_rate;
+      };
+      if (std::ranges::any_of(tried, smaller_diverged)) continue;
+      tried.push_back(score({groups, momentum, rate}));
+      if (tried.back().learns() && tried.back().loss > kTie * least) return;
+      least = std::min(least, tried.back().loss);
+    }
   }
 
   std::vector<double> rates() const { return {best_.learning_rate, best_.learning_rate / 10}; }
 
+  /// A tenth of the rate goes with much momentum, if at all.
   Found grid(int groups) {
-    std::vector<TuneSetting> settings;
-    for (const double rate : rates()) {
-      for (const double momentum : o_.momenta) {
-        if (groups == 1 && momentum < 0) continue;  // that is for groups, which bring some
-        settings.push_back({groups, momentum, rate});
-      }
-    }
-    return best_of(settings);
+    std::vector<double> momenta = o_.momenta;
+    std::ranges::sort(momenta);
+    std::vector<Found> tried;
+    try_momenta(groups, rates().front(), momenta, tried);
+    std::ranges::reverse(momenta);
+    try_momenta(groups, rates().back(), momenta, tried);
+    return best_of(tried);
   }
 
   Found loop(int groups) {
-    std::vector<TuneSetting> settings;
-    for (const double rate : rates()) settings.push_back({groups, o_.total, rate, true});
-    return best_of(settings);
+    std::vector<Found> tried;
+    for (const double rate : rates()) {
+      if (!over()) tried.push_back(score({groups, o_.total, rate, true}));
+    }
+    return best_of(tried);
   }
 
   /// By the loop, the grid, or both to find out which.
@@ -184,7 +205,10 @@ class Tuner {
   void train_on(Seconds looked) {
     const double share = o_.search_share;
     const Seconds looks = result_.searching + looked;
-    Seconds time{looks.value * (1 - share) / share - result_.training.value};
+    train_for({looks.value * (1 - share) / share - result_.training.value});
+  }
+
+  void train_for(Seconds time) {
     if (o_.most.value > 0) {
       time = std::min(time, o_.most - result_.searching - result_.training);
     }
@@ -196,7 +220,9 @@ class Tuner {
     if (std::isfinite(outcome.loss)) return;
     target_.go_back();
     best_.learning_rate /= 10;
-    tell(fmt::format("diverged; back to before, on with learning rate {:g}", best_.learning_rate));
+    if (best_.measured) way_ = Way::grid;  // the loop was good for a trial only
+    tell(fmt::format("diverged; back to before, on with learning rate {:g}{}", best_.learning_rate,
+                     best_.measured ? ", momentum by trials" : ""));
   }
 
   enum class Way { open, loop, grid };

@@ -3,9 +3,12 @@
 // the same checkpoint, compared after equal time; what is chosen trains on until the next look.
 //
 //   cold start   one group, momentum 0.9: the learning rate, from large to small
-//   groups       the fewest that give nearly the most updates by prediction
-//   a look       momenta × two learning rates, what is larger than what diverged left out; while
-//                the least momentum is the best and there are several groups, half as many
+//   groups       the fewest that give nearly the most updates by prediction; if there are several,
+//                first a warm-up with one, three times as long as the cold start, since untrained
+//                all settings look alike
+//   a look       momenta × two learning rates, until it gets worse, and what is larger than what
+//                diverged left out; while the least momentum is the best and there are several
+//                groups, half as many
 //   train        so long that the looks, with the next one, are a tenth of it all; then look again,
 //                from there. If it diverged: back to where the stretch began, with a tenth of the
 //                learning rate
@@ -15,7 +18,7 @@
 // Servers can find the momentum themselves, by measuring (optim::MomentumLoop). The first look with
 // several groups tries that beside the momenta; if it is as good as the best of them, later looks
 // try nothing else, and are a fifth as long. Then there are too many groups where the loop has come
-// to apply the least momentum or less.
+// to apply the least momentum or less. If training on with it diverges, momenta are tried again.
 //
 // Omnivore doubles groups from one on and leaves out pairs above the best before, until updates
 // come no faster. Here predictions say where that is, so that the search begins there, below one
@@ -73,7 +76,7 @@ struct TuneOptions {
   std::vector<double> momenta = {0, 0.3, 0.6, 0.9};
   std::vector<double> rates = {0.1, 0.01, 0.001, 0.0001};  ///< of the cold start
   double total = 0.9;         ///< momentum of the cold start, and that the loop is to bring about
-  Seconds trial;              ///< least time of one trial; 0: forty updates and five turns
+  Seconds trial;              ///< least time of one trial; 0: twenty updates and eight turns
   double search_share = 0.1;  ///< of all the time
   Seconds most;               ///< of everything; 0: until the target
   std::function<void(const std::string& line)> tell = nullptr;

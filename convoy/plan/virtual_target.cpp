@@ -1,15 +1,18 @@
 #include "convoy/plan/virtual_target.hpp"
 
+#include <algorithm>
 #include <limits>
 
 #include "convoy/base/error.hpp"
 
 namespace convoy::plan {
 
-double recent_loss(const VirtualRun& run, size_t window) {
-  if (run.points.size() < window) return std::numeric_limits<double>::infinity();
+double recent_loss(const VirtualRun& run, size_t window, Seconds until) {
+  const auto end = std::ranges::upper_bound(run.points, until, {}, &VirtualPoint::time);
+  const auto count = static_cast<std::ptrdiff_t>(window);
+  if (end - run.points.begin() < count) return std::numeric_limits<double>::infinity();
   double sum = 0;
-  for (size_t i = run.points.size() - window; i < run.points.size(); ++i) sum += run.points[i].loss;
+  for (auto p = end - count; p != end; ++p) sum += p->loss;
   return sum / static_cast<double>(window);
 }
 

@@ -2,6 +2,7 @@
 // A training in virtual time that can be tuned (tuner.hpp).
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -41,7 +42,8 @@ class VirtualTarget final : public TuneTarget {
   std::optional<VirtualTraining::State> kept_;
 };
 
-/// Mean loss of the last `window` updates; infinite before there are so many.
-double recent_loss(const VirtualRun& run, size_t window);
+/// Mean loss of the last `window` updates, up to a time; infinite before there are so many.
+double recent_loss(const VirtualRun& run, size_t window,
+                   Seconds until = {std::numeric_limits<double>::infinity()});
 
 }  // namespace convoy::plan
