@@ -1,11 +1,14 @@
 // convoy simulate: a job on a cluster that is not there. Predicted steps, published trainings by
 // name, and training in virtual time.
 
+#include <charconv>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/text.hpp"
@@ -36,8 +39,10 @@ struct SimulateArguments {
   uint64_t seed = 1;
   int64_t updates = 0;
   double target = 0;
-  std::optional<double> momentum;
+  std::vector<std::string> momenta;
+  std::vector<double> rates;
   bool tune = false;
+  bool json = false;
 };
 
 int run_presets(const SimulateArguments& a) {
@@ -118,69 +123,69 @@ class Virtual {
  public:
   Virtual(const SimulateArguments& a, const train::Prepared& p,
           const std::map<int, plan::StepForecast>& turns)
-      : a_(a), p_(p), turns_(turns) {}
+      : a_(a), p_(p), turns_(turns), training_(start()), begin_(training_->keep()) {}
 
-  /// For every number of groups.
-  void train() const {
-    fmt::print(
-        "\ntraining in virtual time: real gradients, simulated groups; {} updates at most{}\n"
-        "{:>7}{:>10}{:>12}{:>12}{:>12}{:>14}\n",
-        a_.updates, a_.target > 0 ? fmt::format(", to a loss of {:g}", a_.target) : "", "groups",
-        "momentum", "staleness", "updates", "time", "loss");
+  /// For every number of groups, momentum and learning rate.
+  void train() {
+    if (!a_.json) {
+      fmt::print(
+          "\ntraining in virtual time: real gradients, simulated groups; {} updates at most{}\n"
+          "{:>7}{:>10}{:>12}{:>12}{:>12}{:>12}{:>14}\n",
+          a_.updates, a_.target > 0 ? fmt::format(", to a loss of {:g}", a_.target) : "", "groups",
+          "momentum", "rate", "staleness", "updates", "time", "loss");
+    }
     for (const auto& [groups, forecast] : turns_) {
-      const double momentum =
-          a_.momentum.value_or(optim::explicit_momentum(p_.job.train.momentum, groups));
-      const Outcome o = run(groups, momentum, p_.job.train.lr.peak);
-      fmt::print("{:>7}{:>10.2f}{:>12.2f}{:>12}{:>12}{:>14}\n", groups, momentum,
-                 o.run.staleness.mean(), o.run.points.size(), to_string(o.time), o.loss());
-      std::fflush(stdout);
+      std::optional<Outcome> best;
+      for (const plan::TuneSetting& setting : settings(groups)) {
+        Outcome o = run(setting, best ? &*best : nullptr);
+        show(o);
+        if (o.reached) best = std::move(o);
+      }
     }
   }
 
   /// By the tuner, beside all workers in one group and each by itself with the job's momentum.
-  void tune() const {
+  void tune() {
     if (a_.target <= 0) refuse("--tune needs --target LOSS");
-    const double rate = p_.job.train.lr.peak;
-    const double momentum = p_.job.train.momentum;
-    const auto baseline = [&](int groups, const char* what) {
-      const Outcome o = run(groups, momentum, rate);
-      fmt::print("{:<14}{:>4} groups, momentum {:g}, learning rate {:g}: {}\n", what, groups,
-                 momentum, rate,
-                 o.reached ? fmt::format("{} to the target, {} updates", to_string(o.time),
-                                         o.run.points.size())
-                           : "does not reach the target");
-    };
     baseline(1, "synchronous");
     baseline(turns_.rbegin()->first, "asynchronous");
-    const auto training = start();
+    training_->restore(begin_);
     std::vector<int> groups;
     for (const auto& [g, forecast] : turns_) groups.push_back(g);
     plan::VirtualTarget target(
-        *training, groups, [&](int g) { return turns_.at(g).step; }, plan::Turns::varied,
-        a_.target);
-    plan::TuneOptions options;
-    options.momenta = {-0.3, 0, 0.3, 0.6, 0.9};
-    options.rates = {10 * rate, rate, rate / 10};
-    options.most = {static_cast<double>(a_.updates) * turns_.at(1).update.value};
-    options.tell = [](const std::string& line) { fmt::print("  {}\n", line); };
-    const plan::Tuned tuned = plan::tune(target, options);
-    fmt::print(
-        "{:<14}{:>4} groups, momentum {:g}, learning rate {:g}: {} to the target{}, {} of it "
-        "searching ({:.1f} %)\n",
-        "tuned", tuned.setting.groups, tuned.setting.momentum, tuned.setting.learning_rate,
-        to_string(training->time()), tuned.reached ? "" : ", which it did not reach",
-        to_string(tuned.searching),
-        100 * tuned.searching.value / (tuned.searching + tuned.training).value);
+        *training_, groups, [&](int g) { return turns_.at(g).step; }, common(), a_.target);
+    const plan::Tuned tuned = plan::tune(target, tuning());
+    const double all = (tuned.searching + tuned.training).value;
+    const double share = all > 0 ? tuned.searching.value / all : 0;
+    if (a_.json) {
+      nlohmann::json row = to_json(tuned.setting);
+      row.update({{"what", "tuned"},
+                  {"reached", tuned.reached},
+                  {"seconds", training_->time().value},
+                  {"updates", training_->updates()},
+                  {"trials", tuned.trials.size()},
+                  {"searching_seconds", tuned.searching.value},
+                  {"searching_share", share}});
+      fmt::print("{}\n", row.dump());
+      return;
+    }
+    fmt::print("{:<14}{}: {} to the target{}, {} of it searching ({:.1f} %)\n", "tuned",
+               describe(tuned.setting), to_string(training_->time()),
+               tuned.reached ? "" : ", which it did not reach", to_string(tuned.searching),
+               100 * share);
   }
 
  private:
   struct Outcome {
+    plan::TuneSetting setting;
     plan::VirtualRun run;
     Seconds time;
     bool reached = false;
+    bool slower = false;  ///< than the best of as many groups, so it was stopped
     std::string loss() const {
       return run.diverged ? "diverged"
-                          : fmt::format("{:.4f}", run.mean_loss(Seconds{0.9 * time.value}));
+                          : fmt::format("{:.4f}{}", run.mean_loss(Seconds{0.9 * time.value}),
+                                        slower ? ", slower" : "");
     }
   };
 
@@ -194,28 +199,159 @@ class Virtual {
                                                    options, p_.planned.plan.stepper(p_.job.train));
   }
 
-  Outcome run(int groups, double momentum, double rate) const {
-    const auto training = start();
+  plan::VirtualSetting common() const {
     plan::VirtualSetting setting;
-    setting.groups = groups;
-    setting.momentum = momentum;
-    setting.learning_rate = rate;
-    setting.turn = turns_.at(groups).step;
+    setting.merged = p_.job.parallel.classifier == "merged";
+    setting.merged_layers = static_cast<int>(p_.job.parallel.layers);
+    return setting;
+  }
+
+  static double number(const std::string& momentum) {
+    double value = 0;
+    const auto [end, error] =
+        std::from_chars(momentum.data(), momentum.data() + momentum.size(), value);
+    if (error != std::errc() || end != momentum.data() + momentum.size() || std::abs(value) >= 1) {
+      refuse("--momenta: '{}' is neither measured nor a number between -1 and 1", momentum);
+    }
+    return value;
+  }
+
+  std::vector<plan::TuneSetting> settings(int groups) const {
+    const double total = p_.job.train.momentum;
+    const std::vector<double> rates =
+        a_.rates.empty() ? std::vector{p_.job.train.lr.peak} : a_.rates;
+    std::vector<plan::TuneSetting> all;
+    for (const double rate : rates) {
+      if (a_.momenta.empty()) {
+        all.push_back({groups, optim::explicit_momentum(total, groups), rate});
+      }
+      for (const std::string& momentum : a_.momenta) {
+        const bool measured = momentum == "measured";
+        all.push_back({groups, measured ? total : number(momentum), rate, measured});
+      }
+    }
+    return all;
+  }
+
+  plan::TuneOptions tuning() const {
+    const double rate = p_.job.train.lr.peak;
+    plan::TuneOptions options;
+    options.momenta = {-0.3, 0, 0.3, 0.6, 0.9};
+    if (!a_.momenta.empty()) {
+      options.momenta.clear();
+      for (const std::string& momentum : a_.momenta) options.momenta.push_back(number(momentum));
+    }
+    options.rates = a_.rates.empty() ? std::vector{10 * rate, rate, rate / 10} : a_.rates;
+    options.most = {static_cast<double>(a_.updates) * turns_.at(1).update.value};
+    if (!a_.json) {
+      options.tell = [](const std::string& line) { fmt::print("  {}\n", line); };
+    }
+    return options;
+  }
+
+  void baseline(int groups, const char* what) {
+    const Outcome o = run({groups, p_.job.train.momentum, p_.job.train.lr.peak});
+    if (a_.json) {
+      nlohmann::json row = to_json(o);
+      row["what"] = what;
+      fmt::print("{}\n", row.dump());
+      return;
+    }
+    fmt::print("{:<14}{}: {}\n", what, describe(o.setting),
+               o.reached ? fmt::format("{} to the target, {} updates", to_string(o.time),
+                                       o.run.points.size())
+                         : "does not reach the target");
+  }
+
+  /// It takes longer than the best, or is not yet where the best was in half the time.
+  static bool is_slower(const plan::VirtualRun& run, const Outcome& best) {
+    const Seconds time = run.points.back().time;
+    if (time >= best.time) return true;
+    constexpr double kSoon = 0.25;
+    constexpr size_t kWindow = plan::VirtualTarget::kWindow;
+    return time.value > kSoon * best.time.value &&
+           plan::recent_loss(run, kWindow) >
+               plan::recent_loss(best.run, kWindow, Seconds{time.value / 2});
+  }
+
+  /// From the beginning; no longer than it is worth it beside the best so far, if there is one.
+  Outcome run(const plan::TuneSetting& tried, const Outcome* best = nullptr) {
+    training_->restore(begin_);
+    plan::VirtualSetting setting = common();
+    setting.groups = tried.groups;
+    setting.momentum = tried.momentum;
+    setting.measured = tried.measured;
+    setting.learning_rate = tried.learning_rate;
+    setting.turn = turns_.at(tried.groups).step;
     Outcome outcome;
-    outcome.run = training->run(setting, [&](const plan::VirtualRun& so_far) {
+    outcome.setting = tried;
+    outcome.run = training_->run(setting, [&](const plan::VirtualRun& so_far) {
       const auto count = static_cast<int64_t>(so_far.points.size());
       outcome.reached =
           a_.target > 0 && plan::recent_loss(so_far, plan::VirtualTarget::kWindow) <= a_.target;
-      return outcome.reached || count >= a_.updates;
+      outcome.slower = !outcome.reached && best != nullptr && is_slower(so_far, *best);
+      return outcome.reached || outcome.slower || count >= a_.updates;
     });
-    outcome.time = training->time();
+    outcome.time = training_->time();
     return outcome;
+  }
+
+  static nlohmann::json to_json(const plan::TuneSetting& s) {
+    return {{"groups", s.groups},
+            {"momentum", s.momentum},
+            {"measured", s.measured},
+            {"learning_rate", s.learning_rate}};
+  }
+  static nlohmann::json to_json(const Outcome& o) {
+    nlohmann::json row = to_json(o.setting);
+    row.update({{"applied_momentum", o.run.applied},
+                {"staleness", o.run.staleness.mean()},
+                {"updates", o.run.points.size()},
+                {"seconds", o.time.value},
+                {"reached", o.reached},
+                {"diverged", o.run.diverged}});
+    return row;
+  }
+
+  void show(const Outcome& o) const {
+    if (a_.json) {
+      fmt::print("{}\n", to_json(o).dump());
+    } else {
+      fmt::print("{:>7}{:>10}{:>12g}{:>12.2f}{:>12}{:>12}  {:>12}\n", o.setting.groups,
+                 fmt::format("{}{:.2f}", o.setting.measured ? "→" : "", o.run.applied),
+                 o.setting.learning_rate, o.run.staleness.mean(), o.run.points.size(),
+                 to_string(o.time), o.loss());
+    }
+    std::fflush(stdout);
   }
 
   const SimulateArguments& a_;
   const train::Prepared& p_;
   const std::map<int, plan::StepForecast>& turns_;
+  std::unique_ptr<plan::VirtualTraining> training_;
+  plan::VirtualTraining::State begin_;
 };
+
+void show(const std::map<int, plan::StepForecast>& forecasts, bool json) {
+  if (!json) {
+    fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", "groups", "step", "update", "computing",
+               "waiting", "sent", "limit");
+  }
+  for (const auto& [groups, f] : forecasts) {
+    if (json) {
+      fmt::print("{}\n", nlohmann::json{{"what", "forecast"},
+                                        {"groups", groups},
+                                        {"step_seconds", f.step.value},
+                                        {"update_seconds", f.update.value},
+                                        {"limit", f.bottleneck()}}
+                             .dump());
+      continue;
+    }
+    fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", groups, to_string(f.step),
+               to_string(f.update), to_string(f.computing), to_string(f.waiting), to_string(f.sent),
+               f.bottleneck());
+  }
+}
 
 int simulate_verb(const SimulateArguments& a) {
   if (a.presets || !a.preset.empty()) return run_presets(a);
@@ -231,21 +367,17 @@ int simulate_verb(const SimulateArguments& a) {
   if (workers > cluster.size()) {
     refuse("--workers {}: {} has {}", workers, cluster.name, plural(cluster.size(), "node"));
   }
-  fmt::print("{} on {} of {} (simulated), batch {}\n", workload.model, plural(workers, "worker"),
-             cluster.name, p.planned.plan.batch);
-  if (!a.stragglers.empty()) {
-    fmt::print("stragglers: {}; shares {}\n",
-               plan::read_stragglers(a.stragglers, workers, a.seed).description,
-               p.job.sync.mode == "balanced" ? "follow what can be foreseen" : "stay equal");
+  if (!a.json) {
+    fmt::print("{} on {} of {} (simulated), batch {}\n", workload.model, plural(workers, "worker"),
+               cluster.name, p.planned.plan.batch);
+    if (!a.stragglers.empty()) {
+      fmt::print("stragglers: {}; shares {}\n",
+                 plan::read_stragglers(a.stragglers, workers, a.seed).description,
+                 p.job.sync.mode == "balanced" ? "follow what can be foreseen" : "stay equal");
+    }
   }
   const auto all = forecasts(a, p, workload, cluster, workers);
-  fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", "groups", "step", "update", "computing",
-             "waiting", "sent", "limit");
-  for (const auto& [groups, f] : all) {
-    fmt::print("{:>7}{:>12}{:>12}{:>12}{:>12}{:>14}  {}\n", groups, to_string(f.step),
-               to_string(f.update), to_string(f.computing), to_string(f.waiting), to_string(f.sent),
-               f.bottleneck());
-  }
+  show(all, a.json);
   if (a.updates > 0 && (p.optimizer->needs_norms() || p.job.train.clip_norm > 0)) {
     refuse(
         "--train: lars and train.clip_norm need norms, which groups in virtual time do not have");
@@ -287,14 +419,24 @@ void add_simulate(CLI::App& app, Run& run) {
   verb->add_option("--train", a->updates,
                    "Train the model in virtual time, for so many updates at most")
       ->type_name("UPDATES");
-  verb->add_option("--target", a->target, "With --train: stop at this training loss")
+  verb->add_option("--target", a->target,
+                   "With --train: stop at this training loss; what is slower there than "
+                   "another setting of as many groups is stopped, too")
       ->type_name("LOSS");
-  verb->add_option("--momentum", a->momentum,
-                   "With --train: what servers apply (default: by the number of groups)")
-      ->type_name("M");
+  verb->add_option("--momenta", a->momenta,
+                   "With --train: what servers apply, numbers or measured (default: by the number "
+                   "of groups); with --tune: those to try")
+      ->delimiter(',')
+      ->type_name("LIST");
+  verb->add_option("--rates", a->rates,
+                   "With --train: learning rates (default: train.lr.peak); with --tune: those to "
+                   "try with one group, large ones first (default: ten times it to a tenth)")
+      ->delimiter(',')
+      ->type_name("LIST");
   verb->add_flag("--tune", a->tune,
                  "With --train and --target: find groups, momentum and learning rate, beside one "
                  "group and as many as workers");
+  verb->add_flag("--json", a->json, "One JSON object per line");
   verb->add_option("--preset", a->preset, "A published training by name")->type_name("NAME");
   verb->add_flag("--presets", a->presets, "List them");
   verb->callback([&run, a] { run = [a] { return simulate_verb(*a); }; });

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -73,41 +74,76 @@ class RealTarget final : public plan::TuneTarget {
     return update_times_[groups] = {seconds};
   }
 
-  Outcome train(const plan::TuneSetting& s, Seconds time) override {
+  Outcome train(const plan::TuneSetting& s, Seconds time, Stretch stretch) override {
     const bool begun = fs::exists(folder_);
     std::vector<std::string> words = {"train", a_.job, begun ? "--resume" : "--run",
                                       folder_.string()};
-    std::vector<std::string> settings = {
-        // Which counts the sittings before.
-        fmt::format("train.max_time={:.3f}s", elapsed_.value + std::max(1.0, time.value)),
-        fmt::format("train.lr.peak={}", s.learning_rate),
-        fmt::format("cluster.groups={}", s.groups)};
-    if (s.groups == 1) {
-      settings.push_back(fmt::format("train.momentum={}", std::max(0.0, s.momentum)));
-    } else {
-      settings.push_back(fmt::format("cluster.momentum={}", s.momentum));
-      settings.emplace_back("sync.reproducible=false");
-    }
-    if (trying_) settings.emplace_back("train.eval_every=off");
-    add_settings(words, settings);
+    add_settings(words, settings(s, time, stretch));
     const auto before = told();
     const Seconds begin = now();
     const Captured done = call(words, time + Seconds{600});
-    Outcome outcome;
-    outcome.took = now() - begin;
+    const Seconds took = now() - begin;
     const std::vector<nlohmann::json> events = read_events(before);
     const bool diverged = std::ranges::any_of(
         events, [](const nlohmann::json& e) { return e.at("event") == "diverged"; });
     if (done.code != 0 && !diverged) {
       fail("{}", done.err.empty() ? done.out : done.err);
     }
-    if (diverged) return outcome;
-    double sum = 0;
-    int count = 0;
+    Outcome outcome;
+    if (!diverged) outcome = read_outcome(events);
+    if (s.groups == 1 || !s.measured) outcome.applied = s.momentum;
+    outcome.took = took;
+    return outcome;
+  }
+
+  void keep() override {
+    kept_elapsed_ = elapsed_;
+    fs::remove(kept());
+    if (fs::exists(checkpoint())) fs::copy_file(checkpoint(), kept());
+  }
+  void go_back() override {
+    elapsed_ = kept_elapsed_;
+    if (fs::exists(kept())) {
+      fs::rename(kept(), checkpoint());
+    } else {
+      fs::remove(checkpoint());
+    }
+  }
+  /// Nothing to go back to any more.
+  void finish() { fs::remove(kept()); }
+
+ private:
+  fs::path checkpoint() const { return folder_ / "checkpoints/last.safetensors"; }
+  fs::path kept() const { return folder_ / "checkpoints/kept.safetensors"; }
+  fs::path events() const { return folder_ / "events.jsonl"; }
+
+  std::vector<std::string> settings(const plan::TuneSetting& s, Seconds time,
+                                    Stretch stretch) const {
+    std::vector<std::string> all = {
+        // Which counts the sittings before.
+        fmt::format("train.max_time={:.3f}s", elapsed_.value + std::max(1.0, time.value)),
+        fmt::format("train.lr.peak={}", s.learning_rate),
+        fmt::format("cluster.groups={}", s.groups)};
+    if (s.groups == 1 || s.measured) {
+      all.push_back(fmt::format("train.momentum={}", std::max(0.0, s.momentum)));
+    }
+    if (s.groups > 1) {
+      all.push_back(s.measured ? "cluster.momentum=measured"
+                               : fmt::format("cluster.momentum={}", s.momentum));
+      all.emplace_back("sync.reproducible=false");
+    }
+    if (stretch == Stretch::trial) all.emplace_back("train.eval_every=off");
+    return all;
+  }
+
+  /// Of a stretch that did not diverge.
+  Outcome read_outcome(const std::vector<nlohmann::json>& events) {
+    Outcome outcome;
     std::vector<double> losses;
     std::string ending;
     for (const nlohmann::json& e : events) {
       if (e.at("event") == "step") losses.push_back(e.at("loss").get<double>());
+      if (e.at("event") == "segment") outcome.applied = e.at("applied_momentum").get<double>();
       if (e.at("event") == "eval" && job_.train.target > 0) {
         outcome.reached = outcome.reached || e.at("accuracy").get<double>() >= job_.train.target;
       }
@@ -119,33 +155,14 @@ class RealTarget final : public plan::TuneTarget {
     outcome.reached = outcome.reached || ending == to_string(train::Ending::target);
     outcome.ended = !outcome.reached && ending != to_string(train::Ending::max_time);
     if (outcome.ended) ending_ = ending;
-    for (size_t i = losses.size() / 2; i < losses.size(); ++i, ++count) sum += losses[i];
-    if (count > 0) outcome.loss = sum / count;
+    // The second half: at the beginning all that are tried are alike.
+    const auto late = losses.begin() + static_cast<std::ptrdiff_t>(losses.size() / 2);
+    if (late != losses.end()) {
+      outcome.loss =
+          std::accumulate(late, losses.end(), 0.0) / static_cast<double>(losses.end() - late);
+    }
     return outcome;
   }
-
-  void keep() override {
-    trying_ = true;
-    kept_elapsed_ = elapsed_;
-    if (fs::exists(checkpoint())) {
-      fs::copy_file(checkpoint(), kept(), fs::copy_options::overwrite_existing);
-    }
-  }
-  void go_back() override {
-    trying_ = false;
-    elapsed_ = kept_elapsed_;
-    if (fs::exists(kept())) {
-      fs::copy_file(kept(), checkpoint(), fs::copy_options::overwrite_existing);
-      fs::remove(kept());
-    } else {
-      fs::remove(checkpoint());
-    }
-  }
-
- private:
-  fs::path checkpoint() const { return folder_ / "checkpoints/last.safetensors"; }
-  fs::path kept() const { return folder_ / "checkpoints/kept.safetensors"; }
-  fs::path events() const { return folder_ / "events.jsonl"; }
 
   void add_settings(std::vector<std::string>& words,
                     const std::vector<std::string>& settings) const {
@@ -187,7 +204,6 @@ class RealTarget final : public plan::TuneTarget {
   int workers_;
   std::vector<int> groups_;
   fs::path folder_;
-  bool trying_ = false;
   Seconds elapsed_;  // as the run's checkpoint has it
   Seconds kept_elapsed_;
   std::string ending_;
@@ -224,13 +240,13 @@ int tune_verb(const TuneArguments& a) {
     std::fflush(stdout);
   };
   const plan::Tuned tuned = plan::tune(target, options);
-  fmt::print(
-      "{}: {}, momentum {:g}, learning rate {:g}; {} searching, {} training\nwritten to {}\n",
-      tuned.reached ? "reached train.target"
-      : tuned.ended ? fmt::format("ended before train.target ({})", target.ending())
-                    : "stopped",
-      plural(tuned.setting.groups, "group"), tuned.setting.momentum, tuned.setting.learning_rate,
-      to_string(tuned.searching), to_string(tuned.training), target.folder().string());
+  target.finish();
+  fmt::print("{}: {}; {} searching, {} training\nwritten to {}\n",
+             tuned.reached ? "reached train.target"
+             : tuned.ended ? fmt::format("ended before train.target ({})", target.ending())
+                           : "stopped",
+             describe(tuned.setting), to_string(tuned.searching), to_string(tuned.training),
+             target.folder().string());
   return 0;
 }
 

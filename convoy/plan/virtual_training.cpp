@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "convoy/base/error.hpp"
 #include "convoy/base/random.hpp"
 #include "convoy/data/loader.hpp"
+#include "convoy/optim/asynchrony.hpp"
 #include "convoy/plan/event_queue.hpp"
 #include "convoy/plan/loader_source.hpp"
 #include "convoy/plan/step_model.hpp"
@@ -32,6 +34,63 @@ double factor(Turns turns, uint64_t seed, int group, int64_t turn) {
   return -std::log1p(-static_cast<double>(random.uniform()));
 }
 
+/// What servers apply: as it is set, or by the loop that they close (sync::ShardLines), over some
+/// chunks of what they own. All of it is updated at once here, so one meter sees all the chunks.
+class AppliedMomentum {
+ public:
+  /// `first`: floats before it are not the servers'.
+  AppliedMomentum(const VirtualSetting& setting, const sync::Updater& updater, int64_t first,
+                  std::span<const float> weights)
+      : loop_(setting.momentum, setting.measured
+                                    ? optim::explicit_momentum(setting.momentum, setting.groups)
+                                    : setting.momentum) {
+    if (!setting.measured) return;
+    watch(updater, first);
+    // Gradients older than that are rare where groups are about as fast as each other.
+    const int history = std::max(kHistory, 4 * setting.groups);
+    meter_.emplace(sample(weights).size(), history);
+    meter_->moved(sample_);
+  }
+
+  double now() const { return loop_.applied(); }
+
+  /// After an update by a gradient of weights that were `age` updates old.
+  void updated(std::span<const float> weights, std::span<const float> gradient, int64_t age,
+               double learning_rate) {
+    if (!meter_) return;
+    meter_->moved(sample(weights));
+    meter_->arrived(meter_->version() - 1 - age, sample(gradient), learning_rate);
+    if (const auto total = meter_->total()) loop_.correct(*total);
+  }
+
+ private:
+  static constexpr size_t kWatched = 8;
+  static constexpr int kHistory = 100;
+
+  void watch(const sync::Updater& updater, int64_t first) {
+    std::vector<sync::Chunk> all;
+    for (const sync::Chunk& c : updater.chunks()) {
+      const bool learned = updater.arena().tensors()[c.tensor].kind == engine::Kind::parameter;
+      if (learned && c.begin >= first) all.push_back(c);
+    }
+    const size_t count = std::min(kWatched, all.size());
+    for (size_t i = 0; i < count; ++i) chunks_.push_back(all[i * all.size() / count]);
+  }
+
+  std::span<const float> sample(std::span<const float> arena) {
+    sample_.clear();
+    for (const sync::Chunk& c : chunks_) {
+      sample_.insert(sample_.end(), arena.begin() + c.begin, arena.begin() + c.end);
+    }
+    return sample_;
+  }
+
+  optim::MomentumLoop loop_;
+  std::vector<sync::Chunk> chunks_;
+  std::optional<optim::MomentumMeter> meter_;
+  std::vector<float> sample_;
+};
+
 }  // namespace
 
 double VirtualRun::mean_loss(Seconds from) const {
@@ -54,7 +113,9 @@ class VirtualTraining::Sitting {
         setting_(setting),
         loader_(of.source_, loading(of)),
         samples_(&loader_),
-        updater_(of.program_, of.optimizer_, update_options(of), arrays(of)) {
+        updater_(of.program_, of.optimizer_, update_options(of), arrays(of)),
+        merged_floats_(merged_floats(of, setting)),
+        momentum_(setting, updater_, merged_floats_, of.stepper_->weights()) {
     for (int g = 0; g < setting.groups; ++g) {
       Group group;
       group.gradient = AlignedBuffer::of_floats(of.program_.arena().size());
@@ -71,6 +132,7 @@ class VirtualTraining::Sitting {
       if (result_.points.size() > before && stop(result_)) break;
     }
     of_.at_.time = queue_.now();
+    result_.applied = momentum_.now();
     return std::move(result_);
   }
 
@@ -105,6 +167,12 @@ class VirtualTraining::Sitting {
     return a;
   }
 
+  /// The first ones of the arena.
+  static int64_t merged_floats(const VirtualTraining& of, const VirtualSetting& setting) {
+    if (!setting.merged || !of.program_.tail()) return 0;
+    return of.program_.tail()->last(setting.merged_layers).floats;
+  }
+
   void begin(int index) {
     Group& group = groups_[static_cast<size_t>(index)];
     const sync::StepResult result =
@@ -116,9 +184,9 @@ class VirtualTraining::Sitting {
       result_.diverged = true;
       return;
     }
-    if (setting_.merged && of_.program_.tail()) {
-      // With the momentum that a synchronous training would have.
-      update(group, setting_.momentum, [&](const sync::Chunk& c) { return in_tail(c); });
+    if (merged_floats_ > 0) {
+      constexpr double kItsOwn = std::numeric_limits<double>::quiet_NaN();
+      update(group, kItsOwn, [&](const sync::Chunk& c) { return c.begin < merged_floats_; });
       of_.stepper_->weights_changed();
     }
     const uint64_t seed = of_.options_.seed;
@@ -128,17 +196,15 @@ class VirtualTraining::Sitting {
 
   void end(int index) {
     Group& group = groups_[static_cast<size_t>(index)];
-    result_.staleness.record(of_.at_.updates - group.version);
-    update(group, setting_.momentum,
-           [&](const sync::Chunk& c) { return !setting_.merged || !in_tail(c); });
+    const int64_t age = of_.at_.updates - group.version;
+    result_.staleness.record(age);
+    update(group, momentum_.now(), [&](const sync::Chunk& c) { return c.begin >= merged_floats_; });
+    momentum_.updated(of_.stepper_->weights(), group.gradient.floats(), age,
+                      setting_.learning_rate);
     of_.stepper_->weights_changed();
     ++of_.at_.updates;
     result_.points.push_back({of_.at_.updates, queue_.now(), group.loss});
     begin(index);
-  }
-
-  bool in_tail(const sync::Chunk& c) const {
-    return of_.program_.tail() && c.begin < of_.program_.tail()->floats;
   }
 
   template <class Which>
@@ -156,6 +222,8 @@ class VirtualTraining::Sitting {
   data::TrainLoader loader_;
   LoaderSource samples_;
   sync::Updater updater_;
+  int64_t merged_floats_;
+  AppliedMomentum momentum_;
   EventQueue queue_;
   std::vector<Group> groups_;
   VirtualRun result_;

@@ -31,10 +31,16 @@ enum class Turns {
 struct VirtualSetting {
   int groups = 1;
   double momentum = 0.9;  ///< applied by the servers
+  /// `momentum` is what shall be in force in all: servers begin with what the theory says, measure
+  /// and correct (cluster.momentum: measured).
+  bool measured = false;
   double learning_rate = 0.01;
   Seconds turn{1};  ///< of a group, on average
   Turns turns = Turns::varied;
-  bool merged = false;  ///< the linear layers at the end are updated at once: staleness 0
+  /// The linear layers at the end are updated at once, with the optimizer's own momentum:
+  /// staleness 0 (parallel.classifier: merged).
+  bool merged = false;
+  int merged_layers = 0;  ///< only so many of them, the last; 0: all
 };
 
 struct VirtualPoint {
@@ -46,6 +52,7 @@ struct VirtualPoint {
 struct VirtualRun {
   std::vector<VirtualPoint> points;
   sync::Staleness staleness;
+  double applied = 0;     ///< momentum, by the servers, in the end
   bool diverged = false;  ///< a loss was not finite; nothing after it counts
 
   /// Mean loss of the points from a time on; infinite if it diverged or there are none.

@@ -3,6 +3,8 @@
 
 #include "convoy/plan/virtual_training.hpp"
 
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "convoy/data/dataset.hpp"
@@ -130,11 +132,54 @@ TEST_F(VirtualTrainingTest, SaysThatItDiverged) {
   EXPECT_TRUE(t.run(setting, after(500)).diverged);
 }
 
+TEST_F(VirtualTrainingTest, MeasuresWhatIsAppliedWhereNothingIsStale) {
+  VirtualSetting setting;
+  setting.measured = true;
+  EXPECT_NEAR(training().run(setting, after(100)).applied, 0.9, 1e-3);
+}
+
+TEST_F(VirtualTrainingTest, TheLoopBeginsWithWhatTheoryAppliesAndCorrectsIt) {
+  VirtualSetting setting;
+  setting.measured = true;
+  setting.groups = 4;
+  setting.turns = Turns::memoryless;
+  EXPECT_DOUBLE_EQ(training().run(setting, after(10)).applied, 0.9 - 0.75);
+  const double later = training().run(setting, after(200)).applied;
+  EXPECT_NE(later, 0.9 - 0.75);
+  EXPECT_EQ(training().run(setting, after(200)).applied, later);
+}
+
+TEST_F(VirtualTrainingTest, MergedLayersAreAsInAPlainTrainingWithOneGroupOnly) {
+  VirtualSetting setting;
+  setting.turns = Turns::steady;
+  const auto weights = [&](int groups, bool merged) {
+    setting.groups = groups;
+    setting.merged = merged;
+    VirtualTraining t = training();
+    t.run(setting, after(20));
+    return t.keep().weights;
+  };
+  // A group's next gradient is under way when it stops, whose merged layers are updated already.
+  const size_t tail = static_cast<size_t>(program_->tail()->floats);
+  const auto rest = [&](const std::vector<float>& all) {
+    return std::vector(all.begin() + static_cast<std::ptrdiff_t>(tail), all.end());
+  };
+  EXPECT_EQ(rest(weights(1, true)), rest(weights(1, false)));
+  EXPECT_NE(rest(weights(4, true)), rest(weights(4, false)));
+}
+
+TEST_F(VirtualTrainingTest, LossesAreMeansOfAWindowUpToATime) {
+  VirtualRun run;
+  for (int i = 1; i <= 4; ++i) run.points.push_back({i, Seconds{1.0 * i}, 10.0 * i});
+  EXPECT_DOUBLE_EQ(recent_loss(run, 2), 35);
+  EXPECT_DOUBLE_EQ(recent_loss(run, 2, Seconds{2}), 15);
+  EXPECT_TRUE(std::isinf(recent_loss(run, 2, Seconds{1})));
+}
+
 TEST_F(VirtualTrainingTest, CanBeTuned) {
   VirtualTraining t = training();
   VirtualTarget target(
-      t, {1, 2, 4}, [](int groups) { return Seconds{groups == 1 ? 1.0 : 1.5}; }, Turns::varied,
-      1e-3);
+      t, {1, 2, 4}, [](int groups) { return Seconds{groups == 1 ? 1.0 : 1.5}; }, {}, 1e-3);
   TuneOptions options;
   options.trial = {20};
   options.most = {1500};
