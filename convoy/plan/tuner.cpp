@@ -149,7 +149,8 @@ class Tuner {
   Found loop(int groups) {
     std::vector<Found> tried;
     for (const double rate : rates()) {
-      if (!over()) tried.push_back(score({groups, o_.total, rate, true}));
+      if (over() || (looks_ == 0 && !tried.empty() && tried.back().learns())) break;
+      tried.push_back(score({groups, o_.total, rate, true}));
     }
     return best_of(tried);
   }
