@@ -203,7 +203,25 @@ TEST(Tuner, StaysWithTheMomentaWhereTheLoopIsWorse) {
   const Tuned tuned = tune(target, ending_after(1000));
   EXPECT_FALSE(tuned.setting.measured);
   EXPECT_DOUBLE_EQ(tuned.setting.momentum, 0.3);
-  EXPECT_EQ(std::ranges::count(target.trials(4), true, &TuneSetting::measured), 2);
+  EXPECT_EQ(std::ranges::count(target.trials(4), true, &TuneSetting::measured), 1);
+}
+
+TEST(Tuner, TriesATenthOfTheRateAtFirstOnlyWhereTheRateIsTooLarge) {
+  const auto least_rate = [](double best_momentum) {
+    Scripted target({1, 4}, [=](const TuneSetting& s, auto) {
+      return s.measured ? 2 : 1 + std::abs(s.momentum - best_momentum);
+    });
+    TuneOptions options = ending_after(1000);
+    tune(target, options);
+    // The first look's trials, up to the loop.
+    double least = 1;
+    for (const TuneSetting& s : target.trials(4)) {
+      if (s.measured) break;
+      least = std::min(least, s.learning_rate);
+    }
+    return least;
+  };
+  EXPECT_GT(least_rate(0.3), least_rate(0));
 }
 
 TEST(Tuner, TriesMomentaAgainIfTheLoopDiverges) {
