@@ -10,7 +10,6 @@
 #include <fmt/format.h>
 
 #include "convoy/base/error.hpp"
-#include "convoy/comm/choose.hpp"
 #include "convoy/sync/shard_server.hpp"
 
 namespace convoy::sync {
@@ -97,14 +96,12 @@ GroupModel::GroupModel(const Team& world, const GroupLayout& layout, const Team*
   if (measures) norms_ = 2 * program.arena().tensors().size();
   takers_ = world.gather_numbers(writes() ? 1 : 0, "laying out the groups");
   comm_ = world.world()->split(0);
-  gate_ = std::make_unique<comm::Gate>(
-      comm::Gate::window(comm::measure_links(*comm_, options.deadline)));
   thread_ = std::make_unique<comm::CommThread>(options.deadline, options.pause);
   const auto own = std::ranges::find(layout.servers, world.rank());
   if (own != layout.servers.end()) {
     const auto index = static_cast<size_t>(own - layout.servers.begin());
     shard_ = std::make_unique<ModelShard>(program, optimizer, options.update, shards_[index], 1);
-    lines_ = std::make_unique<ShardLines>(world, *comm_, *thread_, *gate_, *shard_, norms_);
+    lines_ = std::make_unique<ShardLines>(world, *comm_, *thread_, *shard_, norms_);
   }
   if (!coordinates()) return;
   tickets_ = std::make_unique<Tickets>(ticket_options(options), layout.groups());
@@ -189,23 +186,21 @@ comm::Task GroupModel::exchange_piece(size_t bucket, Piece& piece, bool refused,
                                       std::span<float> weights) {
   const Bucket& b = buckets_[bucket];
   const int server = layout_.servers[piece.shard];
-  const int tag = push_tag(bucket);
   comm::Requests requests;
   requests.add(comm_->receive(server, pull_tag(bucket), bytes_of(piece.pull)));
-  gate_->receive(*comm_, server, pull_tag(bucket),
-                 std::as_writable_bytes(comm::at(weights, piece.floats)), requests);
-  requests.add(comm_->send(server, tag, bytes_of(piece.push)));
-  ++(refused ? void_ : pushed_);
+  requests.add(comm_->receive(server, pull_tag(bucket),
+                              std::as_writable_bytes(comm::at(weights, piece.floats))));
+  requests.add(comm_->send(server, push_tag(bucket), bytes_of(piece.push)));
   if (!refused) {
     if (!b.norms.empty()) {
-      requests.add(comm_->send(server, tag, std::as_bytes(std::span(b.norms))));
+      requests.add(comm_->send(server, push_tag(bucket), std::as_bytes(std::span(b.norms))));
     }
     const auto at = static_cast<size_t>(piece.floats.begin - b.strip.begin);
-    const std::span<const float> gradient =
-        b.gradient.floats().subspan(at, static_cast<size_t>(piece.floats.size()));
-    comm::Gate::Parts parts(1, std::as_bytes(gradient));
-    co_await gate_->send(*comm_, server, tag, std::move(parts), priority_of(bucket));
+    requests.add(comm_->send(
+        server, push_tag(bucket),
+        std::as_bytes(b.gradient.floats().subspan(at, static_cast<size_t>(piece.floats.size())))));
   }
+  ++(refused ? void_ : pushed_);
   co_await std::move(requests);
   piece.version = piece.pull.version;
 }

@@ -168,7 +168,6 @@ class GroupModel final : public RemoteModel {
 
   Staleness staleness_;
   std::unique_ptr<comm::Communicator> comm_;
-  std::unique_ptr<comm::Gate> gate_;
   std::unique_ptr<ModelShard> shard_;
   // Of the coordinator.
   std::unique_ptr<Tickets> tickets_;

@@ -22,8 +22,8 @@ constexpr int kHistory = 100;
 }  // namespace
 
 ShardLines::ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread,
-                       comm::Gate& gate, ModelShard& shard, size_t norms)
-    : team_(team), comm_(comm), thread_(thread), gate_(gate), shard_(shard), norms_(norms) {}
+                       ModelShard& shard, size_t norms)
+    : team_(team), comm_(comm), thread_(thread), shard_(shard), norms_(norms) {}
 
 void ShardLines::set_lines(const std::vector<Line>& lines) {
   lines_.clear();
@@ -68,9 +68,10 @@ comm::Task ShardLines::serve(size_t index) {
   const std::span<float> room =
       desk.floats.floats().first(static_cast<size_t>(desk.line.floats.size()));
   std::ranges::copy(shard_.weights(desk.line.floats), room.begin());
-  co_await comm_.send(client, pull_tag(bucket), bytes_of(desk.pull));
-  comm::Gate::Parts parts(1, std::as_bytes(room));
-  co_await gate_.send(comm_, client, pull_tag(bucket), std::move(parts), priority_of(bucket));
+  comm::Requests sends;
+  sends.add(comm_.send(client, pull_tag(bucket), bytes_of(desk.pull)));
+  sends.add(comm_.send(client, pull_tag(bucket), std::as_bytes(room)));
+  co_await std::move(sends);
   listen(index);
 }
 
@@ -83,7 +84,7 @@ comm::Task ShardLines::receive_gradient(Desk& desk) {
   }
   const std::span<float> room =
       desk.floats.floats().first(static_cast<size_t>(desk.line.floats.size()));
-  gate_.receive(comm_, client, tag, std::as_writable_bytes(room), receives);
+  receives.add(comm_.receive(client, tag, std::as_writable_bytes(room)));
   co_await std::move(receives);
 }
 

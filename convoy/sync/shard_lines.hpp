@@ -7,9 +7,7 @@
 //   ◄───────────────────────── Pull, new weights of the piece
 //
 // A line is a client's piece of one bucket: one exchange at a time goes over it, again and again.
-// Lines are served side by side by tasks of one communication thread. Gradients and weights go in
-// slices through a gate, bucket after bucket: sent all at once they would all arrive at the end,
-// and a link would carry first gradients and then weights instead of both at the same time.
+// Lines are served side by side by tasks of one communication thread.
 
 #include <atomic>
 #include <cstdint>
@@ -22,7 +20,6 @@
 #include "convoy/comm/collectives.hpp"
 #include "convoy/comm/comm_thread.hpp"
 #include "convoy/comm/communicator.hpp"
-#include "convoy/comm/gate.hpp"
 #include "convoy/optim/asynchrony.hpp"
 #include "convoy/sync/model_shard.hpp"
 #include "convoy/sync/team.hpp"
@@ -58,11 +55,6 @@ inline int pull_tag(size_t bucket) {
   return push_tag(bucket) + 1;
 }
 
-/// What the next forward pass needs first goes first through a gate.
-inline int priority_of(size_t bucket) {
-  return -static_cast<int>(bucket);
-}
-
 struct Line {
   int client = 0;
   size_t bucket = 0;
@@ -77,8 +69,8 @@ class ShardLines {
     Staleness staleness;
   };
 
-  /// `norms`: how many come with a gradient. All must outlive it; the clients' gates are alike.
-  ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread, comm::Gate& gate,
+  /// `norms`: how many come with a gradient. All must outlive it.
+  ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread,
              ModelShard& shard, size_t norms);
 
   /// Once, outside segments.
@@ -118,7 +110,6 @@ class ShardLines {
   const Team& team_;
   comm::Communicator& comm_;
   comm::CommThread& thread_;
-  comm::Gate& gate_;
   ModelShard& shard_;
   size_t norms_;
   std::vector<std::unique_ptr<Desk>> lines_;
