@@ -74,7 +74,8 @@ Cluster measure_cluster(const sync::Team& team, const Workload& own) {
     const std::vector<int>& ranks = team.members(host);
     const Told& first = all[static_cast<size_t>(ranks.front())];
     NodeType node;
-    node.name = team.name(ranks.front());
+    node.name = team.world() == nullptr ? "this"
+                                        : team.world()->hosts()[static_cast<size_t>(ranks.front())];
     node.workers = static_cast<int>(ranks.size());
     node.cores = first.cores;
     node.memory = first.memory;

@@ -37,7 +37,7 @@ TEST_F(Planning, IsForWorkersThatAreMeasured) {
       convoy({"plan", "job.yaml", "--workers", "2", "--write-cluster", "here.yaml"}, {kNoLeaks});
   ASSERT_EQ(outcome.code, 0) << outcome.all();
   EXPECT_THAT(outcome.out, HasSubstr("plan    small on this cluster"));
-  EXPECT_THAT(content(folder_ / "here.yaml"), AllOf(HasSubstr("worker 0"), HasSubstr("worker 1")));
+  EXPECT_THAT(content(folder_ / "here.yaml"), AllOf(HasSubstr("workers: 2"), HasSubstr("link")));
   const Outcome again = convoy({"plan", "job.yaml", "--cluster", "here.yaml"});
   EXPECT_EQ(again.code, 0) << again.all();
 }
