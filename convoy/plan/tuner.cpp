@@ -131,9 +131,9 @@ class Tuner {
 
   std::vector<double> rates() const { return {best_.learning_rate, best_.learning_rate / 10}; }
 
-  /// A tenth of the rate goes with much momentum, if at all. In the first look it is left out unless
-  /// the rate is too large: early on a loss falls fast with any small rate, which says nothing about
-  /// later.
+  /// A tenth of the rate goes with much momentum, if at all. In the first look it is left out
+  /// unless the rate is too large: early on a loss falls fast with any small rate, which says
+  /// nothing about later.
   Found grid(int groups) {
     std::vector<double> momenta = o_.momenta;
     std::ranges::sort(momenta);

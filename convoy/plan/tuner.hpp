@@ -7,8 +7,8 @@
 //                first a warm-up with one, three times as long as the cold start, since untrained
 //                all settings look alike
 //   a look       momenta × two learning rates (the first time with the larger, unless that is too
-//                large), until it gets worse, and what is larger than what diverged left out; while the least momentum is the best and there are several
-//                groups, half as many
+//                large), until it gets worse, and what is larger than what diverged left out; while
+//                the least momentum is the best and there are several groups, half as many
 //   train        so long that the looks, with the next one, are a tenth of it all; then look again,
 //                from there. If it diverged: back to where the stretch began, with a tenth of the
 //                learning rate
