@@ -20,15 +20,40 @@ std::vector<int> divisors_of(int number) {
   return all;
 }
 
-/// Servers that groups may have, by themselves or beside workers: the number, and whether they are
-/// processes of their own.
+/// Servers of their own that groups may have: more than groups have nobody to serve at once.
+std::vector<int> own_servers(int groups) {
+  std::vector<int> all;
+  for (int servers = 1; servers <= groups; servers *= 2) all.push_back(servers);
+  return all;
+}
+
+/// Servers of groups, and whether they are processes of their own; 0: beside workers.
 std::vector<std::pair<int, bool>> servers_for(const SearchOptions& o, int groups) {
   if (groups == 1) return {{0, false}};
   if (o.pins.servers) return {{*o.pins.servers, o.start.own_servers}};
+  if (!o.start.own_servers) return {{0, false}};
   std::vector<std::pair<int, bool>> all;
-  if (!o.start.own_servers) all.emplace_back(0, false);
-  // More than groups have nobody to serve at once.
-  for (int servers = 1; servers <= groups; servers *= 2) all.emplace_back(servers, true);
+  for (const int servers : own_servers(groups)) all.emplace_back(servers, true);
+  return all;
+}
+
+/// The best of what was found with servers beside workers, with servers of their own instead: all
+/// of them would take several times as long to predict.
+std::vector<Configuration> with_own_servers(const SearchOptions& o, const SearchResult& found) {
+  constexpr int kTried = 8;
+  std::vector<Configuration> all;
+  if (o.pins.servers || o.start.own_servers) return all;
+  int tried = 0;
+  for (const Candidate& candidate : found.ranked) {
+    Configuration c = candidate.configuration;
+    if (c.groups == 1) continue;
+    if (++tried > kTried) break;
+    c.own_servers = true;
+    for (const int servers : own_servers(c.groups)) {
+      c.servers = servers;
+      all.push_back(c);
+    }
+  }
   return all;
 }
 
@@ -192,14 +217,13 @@ SearchResult search(const Workload& workload, const Cluster& cluster,
     refuse("no configuration of {} is as pinned", plural(cluster.size(), "node"));
   }
   Bytes least{0};
-  for (Configuration& c : all) {
-    if (options.progress) options.progress(result.tried, static_cast<int>(all.size()));
+  const auto consider = [&](Configuration c) {
     ++result.tried;
     if (!fit(workload, options.pins, least_memory(cluster.fastest(c.workers)), c)) {
       ++result.too_large;
       const Bytes needed = worker_memory(workload, c);
       if (least.value == 0 || needed < least) least = needed;
-      continue;
+      return;
     }
     Candidate candidate;
     candidate.configuration = c;
@@ -207,11 +231,19 @@ SearchResult search(const Workload& workload, const Cluster& cluster,
     candidate.updates = options.statistics.updates(c.batch, c.groups);
     candidate.time = {candidate.forecast.update.value * candidate.updates};
     result.ranked.push_back(std::move(candidate));
+  };
+  for (const Configuration& c : all) {
+    if (options.progress) options.progress(result.tried, static_cast<int>(all.size()));
+    consider(c);
   }
   if (options.progress) options.progress(result.tried, static_cast<int>(all.size()));
   if (result.ranked.empty()) {
     refuse("{} does not fit into the nodes of {}: it takes {} at least", workload.model,
            cluster.name, to_string(least));
+  }
+  std::ranges::stable_sort(result.ranked, {}, &Candidate::time);
+  for (const Configuration& c : with_own_servers(options, result)) {
+    if (c.processes() <= cluster.size()) consider(c);
   }
   std::ranges::stable_sort(result.ranked, {}, &Candidate::time);
   std::map<int, Candidate> best;
