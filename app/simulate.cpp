@@ -88,10 +88,10 @@ std::vector<int> groups_of(const SimulateArguments& a, int workers) {
 /// The groups' turns, by the event model.
 std::map<int, plan::StepForecast> forecasts(const SimulateArguments& a, const train::Prepared& p,
                                             const plan::Workload& workload,
-                                            const plan::Cluster& cluster, int workers) {
+                                            const plan::Cluster& cluster, int workers,
+                                            const plan::Stragglers& stragglers) {
   plan::ForecastOptions options;
-  options.stragglers = plan::read_stragglers(a.stragglers, workers, a.seed);
-  options.stragglers.predictor = p.job.sync.predictor;
+  options.stragglers = stragglers;
   if (options.stragglers.slowdown) options.steps = a.steps;
   const plan::EventModel model(workload, cluster, options);
   plan::Configuration c = plan::configuration_of(p.job, p.planned.plan, cluster);
@@ -357,26 +357,29 @@ int simulate_verb(const SimulateArguments& a) {
   if (a.presets || !a.preset.empty()) return run_presets(a);
   if (a.job.empty()) refuse("simulate needs a job file, or --preset NAME (--presets lists them)");
   if (a.tune && a.updates <= 0) refuse("--tune needs --train UPDATES and --target LOSS");
-  train::Preparing preparing;
-  preparing.planning = plan_options();
-  preparing.planning.predict = true;
-  const train::Prepared p = train::prepare_job(job::read_job(a.job, a.set), preparing);
-  const plan::Workload workload = train::measure_workload(p);
+  // What is wrong is said before anything is measured.
+  const job::Job job = job::read_job(a.job, a.set);
   const plan::Cluster cluster = cluster_of(a);
   const int workers = a.workers > 0 ? a.workers : cluster.size();
   if (workers > cluster.size()) {
-    refuse("--workers {}: {} has {}", workers, cluster.name, plural(cluster.size(), "node"));
+    refuse("--workers {}: {} has {}", workers, cluster.name, plural(cluster.size(), "worker"));
   }
+  plan::Stragglers stragglers = plan::read_stragglers(a.stragglers, workers, a.seed);
+  stragglers.predictor = job.sync.predictor;
+  train::Preparing preparing;
+  preparing.planning = plan_options();
+  preparing.planning.predict = true;
+  const train::Prepared p = train::prepare_job(job, preparing);
+  const plan::Workload workload = train::measure_workload(p);
   if (!a.json) {
     fmt::print("{} on {} of {} (simulated), batch {}\n", workload.model, plural(workers, "worker"),
                cluster.name, p.planned.plan.batch);
-    if (!a.stragglers.empty()) {
-      fmt::print("stragglers: {}; shares {}\n",
-                 plan::read_stragglers(a.stragglers, workers, a.seed).description,
+    if (stragglers.slowdown) {
+      fmt::print("stragglers: {}; shares {}\n", stragglers.description,
                  p.job.sync.mode == "balanced" ? "follow what can be foreseen" : "stay equal");
     }
   }
-  const auto all = forecasts(a, p, workload, cluster, workers);
+  const auto all = forecasts(a, p, workload, cluster, workers, stragglers);
   show(all, a.json);
   if (a.updates > 0 && (p.optimizer->needs_norms() || p.job.train.clip_norm > 0)) {
     refuse(
@@ -402,7 +405,7 @@ void add_simulate(CLI::App& app, Run& run) {
       ->expected(1);
   verb->add_option("--cluster", a->cluster, "What it is made of (docs/planning.md)")
       ->type_name("FILE");
-  verb->add_option("--workers", a->workers, "Nodes to use, the fastest first (default: all)")
+  verb->add_option("--workers", a->workers, "Workers, on the fastest nodes first (default: all)")
       ->type_name("N");
   verb->add_option("--groups", a->groups, "Numbers of groups (default: 1, 2, 4, …)")
       ->delimiter(',')
