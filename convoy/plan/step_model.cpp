@@ -12,6 +12,7 @@
 #include "convoy/plan/step_setting.hpp"
 #include "convoy/sync/balancer.hpp"
 #include "convoy/sync/exchange.hpp"
+#include "convoy/sync/group_layout.hpp"
 
 namespace convoy::plan {
 namespace {
@@ -326,7 +327,7 @@ StepForecast EventModel::forecast(const Configuration& c) const {
   if (c.bucket.value >= 0) return with_buckets(c);
   Configuration sized = c;
   // Servers know one size of buckets; else several are tried.
-  std::vector<int64_t> sizes = {4 << 20};
+  std::vector<int64_t> sizes = {sync::bucket_for_servers({4 * workload_.weights()}).value};
   if (!c.served() && c.workers > 1) {
     sizes.clear();
     for (const Bytes size : sync::ExchangeOptions{}.buckets) sizes.push_back(size.value);

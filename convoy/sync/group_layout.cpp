@@ -60,4 +60,10 @@ GroupLayout lay_out(const Team& team, int groups, int servers, bool own_ranks) {
   return layout;
 }
 
+Bytes bucket_for_servers(Bytes model) {
+  constexpr int64_t kMany = 16;
+  constexpr int64_t kShort = int64_t{1} << 20;
+  return {std::clamp(model.value / kMany, kShort, 4 * kShort)};
+}
+
 }  // namespace convoy::sync

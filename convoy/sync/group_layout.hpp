@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "convoy/base/units.hpp"
 #include "convoy/sync/team.hpp"
 
 namespace convoy::sync {
@@ -27,5 +28,10 @@ struct GroupLayout {
 /// serve; else servers are spread over the workers. Throws InputError with the nearest that would
 /// be right if the groups cannot be equal or there are too few ranks.
 GroupLayout lay_out(const Team& team, int groups, int servers, bool own_ranks);
+
+/// Of a model of so many bytes, where nobody says otherwise: some sixteen buckets, so that the
+/// first are back from the servers while the last are on their way, but none so short that messages
+/// cost more than what is in them.
+Bytes bucket_for_servers(Bytes model);
 
 }  // namespace convoy::sync

@@ -48,9 +48,16 @@ std::vector<comm::Strip> to_strips(const std::string& text) {
   return strips;
 }
 
-comm::Strip both(const comm::Strip& a, const comm::Strip& b) {
-  const int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
+/// A strip's parts by stripe.
+std::vector<std::pair<size_t, comm::Strip>> stripes_of(const comm::Strip& strip,
+                                                       const comm::Strips& stripes) {
+  std::vector<std::pair<size_t, comm::Strip>> parts;
+  for (size_t s = 0; s < stripes.size(); ++s) {
+    const comm::Strip part{std::max(strip.begin, stripes[s].begin),
+                           std::min(strip.end, stripes[s].end)};
+    if (part.begin < part.end) parts.emplace_back(s, part);
+  }
+  return parts;
 }
 
 }  // namespace
@@ -90,7 +97,9 @@ GroupModel::GroupModel(const Team& world, const GroupLayout& layout, const Team*
       layout_(layout),
       group_(group),
       options_(options),
-      shards_(cut_into_shards(program.arena(), static_cast<int>(layout.servers.size()))) {
+      stripes_(cut_into_stripes(program.arena(), static_cast<int>(layout.servers.size()),
+                                options.stripe)),
+      turns_(layout.servers.size(), comm::Turnstile(kInTurn)) {
   check(world.world() != nullptr, "groups are of several processes");
   const bool measures = optimizer.needs_norms() || options.update.clip_norm > 0;
   if (measures) norms_ = 2 * program.arena().tensors().size();
@@ -100,7 +109,11 @@ GroupModel::GroupModel(const Team& world, const GroupLayout& layout, const Team*
   const auto own = std::ranges::find(layout.servers, world.rank());
   if (own != layout.servers.end()) {
     const auto index = static_cast<size_t>(own - layout.servers.begin());
-    shard_ = std::make_unique<ModelShard>(program, optimizer, options.update, shards_[index], 1);
+    comm::Strips mine;
+    for (size_t s = index; s < stripes_.size(); s += layout.servers.size()) {
+      mine.push_back(stripes_[s]);
+    }
+    shard_ = std::make_unique<ModelShard>(program, optimizer, options.update, mine);
     lines_ = std::make_unique<ShardLines>(world, *comm_, *thread_, *shard_, norms_);
   }
   if (!coordinates()) return;
@@ -145,11 +158,10 @@ size_t GroupModel::add_strips(const std::vector<comm::Strip>& strips) {
     bucket.strip = strip;
     bucket.gradient = AlignedBuffer::of_floats(strip.size());
     bucket.norms.resize(norms_);
-    for (size_t s = 0; s < shards_.size(); ++s) {
-      const comm::Strip floats = both(strip, shards_[s]);
-      if (floats.size() == 0) continue;
+    for (const auto& [stripe, floats] : stripes_of(strip, stripes_)) {
       auto piece = std::make_unique<Piece>();
-      piece->shard = s;
+      piece->server = owner(stripe);
+      piece->line = lines_taken_++;
       piece->floats = floats;
       bucket.pieces.push_back(std::move(piece));
     }
@@ -185,23 +197,28 @@ comm::Task GroupModel::swap(size_t bucket, optim::StepContext context, bool refu
 comm::Task GroupModel::exchange_piece(size_t bucket, Piece& piece, bool refused,
                                       std::span<float> weights) {
   const Bucket& b = buckets_[bucket];
-  const int server = layout_.servers[piece.shard];
-  comm::Requests requests;
-  requests.add(comm_->receive(server, pull_tag(bucket), bytes_of(piece.pull)));
-  requests.add(comm_->receive(server, pull_tag(bucket),
-                              std::as_writable_bytes(comm::at(weights, piece.floats))));
-  requests.add(comm_->send(server, push_tag(bucket), bytes_of(piece.push)));
+  const int server = layout_.servers[piece.server];
+  comm::Turnstile& turns = turns_[piece.server];
+  comm::Requests pull;
+  pull.add(comm_->receive(server, pull_tag(piece.line), bytes_of(piece.pull)));
+  pull.add(comm_->receive(server, pull_tag(piece.line),
+                          std::as_writable_bytes(comm::at(weights, piece.floats))));
+  co_await turns.pass();
+  comm::Requests push;
+  push.add(comm_->send(server, push_tag(piece.line), bytes_of(piece.push)));
   if (!refused) {
     if (!b.norms.empty()) {
-      requests.add(comm_->send(server, push_tag(bucket), std::as_bytes(std::span(b.norms))));
+      push.add(comm_->send(server, push_tag(piece.line), std::as_bytes(std::span(b.norms))));
     }
     const auto at = static_cast<size_t>(piece.floats.begin - b.strip.begin);
-    requests.add(comm_->send(
-        server, push_tag(bucket),
+    push.add(comm_->send(
+        server, push_tag(piece.line),
         std::as_bytes(b.gradient.floats().subspan(at, static_cast<size_t>(piece.floats.size())))));
   }
   ++(refused ? void_ : pushed_);
-  co_await std::move(requests);
+  co_await std::move(push);
+  turns.leave();
+  co_await std::move(pull);
   piece.version = piece.pull.version;
 }
 
@@ -215,10 +232,12 @@ void GroupModel::make_lines() {
   const auto place = std::ranges::find(layout_.servers, world_.rank()) - layout_.servers.begin();
   std::vector<Line> lines;
   for (int client = 0; client < world_.size(); ++client) {
-    const std::vector<comm::Strip> strips = to_strips(all[static_cast<size_t>(client)]);
-    for (size_t b = 0; b < strips.size(); ++b) {
-      const comm::Strip floats = both(strips[b], shards_[static_cast<size_t>(place)]);
-      if (floats.size() > 0) lines.push_back({client, b, floats});
+    size_t number = 0;
+    for (const comm::Strip& strip : to_strips(all[static_cast<size_t>(client)])) {
+      for (const auto& [stripe, floats] : stripes_of(strip, stripes_)) {
+        if (owner(stripe) == static_cast<size_t>(place)) lines.push_back({client, number, floats});
+        ++number;
+      }
     }
   }
   lines_->set_lines(lines);
@@ -237,14 +256,17 @@ comm::Task GroupModel::scatter(std::vector<std::span<const float>> model) {
   comm::Requests requests;
   const size_t arrays = model.size();
   for (size_t a = 0; a < arrays; ++a) {
-    if (serves())
-      receive_pieces(*comm_, 0, kModelTag, std::as_writable_bytes(shard_->array(a)), kLongest,
-                     requests);
-    if (world_.rank() > 0) continue;
-    for (size_t s = 0; s < shards_.size(); ++s) {
-      const std::span<const float> part = model[a].subspan(static_cast<size_t>(shards_[s].begin),
-                                                           static_cast<size_t>(shards_[s].size()));
-      send_pieces(*comm_, layout_.servers[s], kModelTag, std::as_bytes(part), kLongest, requests);
+    for (size_t s = 0; s < stripes_.size(); ++s) {
+      const comm::Strip& stripe = stripes_[s];
+      if (layout_.servers[owner(s)] == world_.rank()) {
+        receive_pieces(*comm_, 0, kModelTag, std::as_writable_bytes(shard_->array(a, stripe)),
+                       kLongest, requests);
+      }
+      if (world_.rank() > 0) continue;
+      const std::span<const float> part =
+          model[a].subspan(static_cast<size_t>(stripe.begin), static_cast<size_t>(stripe.size()));
+      send_pieces(*comm_, layout_.servers[owner(s)], kModelTag, std::as_bytes(part), kLongest,
+                  requests);
     }
   }
   co_await std::move(requests);
@@ -255,16 +277,19 @@ comm::Task GroupModel::collect(std::span<float> weights, States states) {
   const size_t arrays = 1 + (states.empty() ? 0 : states.size());
   for (size_t a = 0; a < arrays; ++a) {
     const bool takes = a == 0 ? writes() : world_.rank() == 0;
-    for (size_t s = 0; takes && s < shards_.size(); ++s) {
-      const std::span<float> to = a == 0 ? weights : states[a - 1];
-      receive_pieces(*comm_, layout_.servers[s], kModelTag,
-                     std::as_writable_bytes(comm::at(to, shards_[s])), kLongest, requests);
-    }
-    if (!serves()) continue;
-    for (int r = 0; r < world_.size(); ++r) {
-      const bool wants = a == 0 ? takers_[static_cast<size_t>(r)] != 0 : r == 0;
-      if (wants)
-        send_pieces(*comm_, r, kModelTag, std::as_bytes(shard_->array(a)), kLongest, requests);
+    for (size_t s = 0; s < stripes_.size(); ++s) {
+      const int server = layout_.servers[owner(s)];
+      if (takes) {
+        const std::span<float> to = a == 0 ? weights : states[a - 1];
+        receive_pieces(*comm_, server, kModelTag, std::as_writable_bytes(comm::at(to, stripes_[s])),
+                       kLongest, requests);
+      }
+      for (int r = 0; server == world_.rank() && r < world_.size(); ++r) {
+        const bool wants = a == 0 ? takers_[static_cast<size_t>(r)] != 0 : r == 0;
+        if (!wants) continue;
+        send_pieces(*comm_, r, kModelTag, std::as_bytes(shard_->array(a, stripes_[s])), kLongest,
+                    requests);
+      }
     }
   }
   co_await std::move(requests);
@@ -363,10 +388,11 @@ void GroupModel::close() {
 /// Tells every server that no more comes over its lines, and the coordinator.
 comm::Task GroupModel::leave() {
   comm::Requests requests;
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    for (const std::unique_ptr<Piece>& piece : buckets_[b].pieces) {
+  for (const Bucket& bucket : buckets_) {
+    for (const std::unique_ptr<Piece>& piece : bucket.pieces) {
       piece->push.kind = Push::Kind::leave;
-      requests.add(comm_->send(layout_.servers[piece->shard], push_tag(b), bytes_of(piece->push)));
+      requests.add(comm_->send(layout_.servers[piece->server], push_tag(piece->line),
+                               bytes_of(piece->push)));
     }
   }
   co_await std::move(requests);

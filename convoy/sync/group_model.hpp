@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "convoy/comm/comm_thread.hpp"
+#include "convoy/comm/turnstile.hpp"
 #include "convoy/engine/program.hpp"
 #include "convoy/optim/asynchrony.hpp"
 #include "convoy/optim/optimizer.hpp"
@@ -59,6 +60,7 @@ struct GroupOptions {
   /// Batches that a group may be ahead of the slowest; less than 0: any.
   int64_t bound = -1;
   MomentumRule momentum;
+  Bytes stripe;  ///< of the model, that one server owns; 0: by the model's size
   Seconds deadline{60};
   Seconds pause{300e-6};
 };
@@ -121,9 +123,10 @@ class GroupModel final : public RemoteModel {
   struct Call;
   struct Answer;
   struct Counts;
-  /// What of a bucket's strip belongs to one shard.
+  /// What of a bucket's strip is in one stripe.
   struct Piece {
-    size_t shard = 0;
+    size_t server = 0;  // its place among them
+    size_t line = 0;
     comm::Strip floats;
     int64_t version = 0;
     Push push;
@@ -138,6 +141,7 @@ class GroupModel final : public RemoteModel {
 
   void run(const std::string& what, const std::function<comm::Task()>& make);
   bool serves() const { return shard_ != nullptr; }
+  size_t owner(size_t stripe) const { return stripe % layout_.servers.size(); }
   bool coordinates() const { return layout_.servers.front() == world_.rank(); }
   /// True for the one of a group's workers on a host that writes what they share.
   bool writes() const { return group_ == nullptr || group_->local() == 0; }
@@ -155,12 +159,14 @@ class GroupModel final : public RemoteModel {
   GroupLayout layout_;
   const Team* group_;
   GroupOptions options_;
-  comm::Strips shards_;
+  comm::Strips stripes_;
+  std::vector<comm::Turnstile> turns_;  // by server, of what this client pushes
   size_t norms_ = 0;
   std::atomic<double> momentum_{0};  // of the newest ticket
   std::vector<int64_t> takers_;  // by rank: 1 for those that write the weights of a host and group
 
   std::vector<Bucket> buckets_;  // of this client
+  size_t lines_taken_ = 0;
   bool lines_made_ = false;
   bool over_ = true;
   std::atomic<int64_t> pushed_{0};

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "convoy/base/error.hpp"
+#include "convoy/sync/group_layout.hpp"
 
 namespace convoy::sync {
 namespace {
@@ -30,6 +31,20 @@ comm::Strips cut_into_shards(const engine::Arena& arena, int shards) {
   return cut_into_strips(chunks, {0, chunks.size(), 0, arena.size()}, shards);
 }
 
+comm::Strips cut_into_stripes(const engine::Arena& arena, int servers, Bytes stripe) {
+  // Of large models not shorter than a huge page, which would take memory of every server.
+  constexpr int64_t kLarge = int64_t{32} << 20;
+  constexpr int64_t kHugePage = int64_t{2} << 20;
+  const Bytes model{4 * arena.size()};
+  int64_t wanted = stripe.value;
+  if (wanted == 0) {
+    wanted = bucket_for_servers(model).value / servers;
+    if (model.value >= kLarge) wanted = std::max(wanted, kHugePage);
+  }
+  const int64_t each = std::max<int64_t>(1, model.value / (wanted * servers));
+  return cut_into_shards(arena, servers > 1 ? static_cast<int>(each) * servers : 1);
+}
+
 bool all_finite(std::span<const float> values) {
   // As integers without their sign, numbers keep their order, and what is not finite is on top.
   constexpr uint32_t kMagnitude = 0x7fffffff;
@@ -41,14 +56,21 @@ bool all_finite(std::span<const float> values) {
 
 ModelShard::ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
                        const UpdateOptions& options, const comm::Strip& floats, int pushes)
-    : floats_(floats),
-      pushes_(static_cast<size_t>(pushes)),
+    : ModelShard(program, optimizer, options, comm::Strips{floats}) {
+  pushes_ = static_cast<size_t>(pushes);
+}
+
+ModelShard::ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
+                       const UpdateOptions& options, const comm::Strips& strips)
+    : floats_{strips.front().begin, strips.back().end},
       buffers_(make_buffers(program, optimizer)),
       updater_(program, optimizer, options, arrays_of(buffers_)),
       sums_(kChunk) {
   for (size_t i = 0; i < updater_.chunks().size(); ++i) {
     const int64_t begin = updater_.chunks()[i].begin;
-    if (begin >= floats.begin && begin < floats.end) chunks_.push_back(i);
+    const bool own = std::ranges::any_of(
+        strips, [begin](const comm::Strip& s) { return begin >= s.begin && begin < s.end; });
+    if (own) chunks_.push_back(i);
   }
   versions_.resize(chunks_.size());
 }

@@ -1,6 +1,7 @@
 #pragma once
-// A part of the model that one server owns: weights and optimizer state of a run of chunks, and
-// the updates to them. No messages here; shard_server.hpp brings them.
+// A part of the model that one server owns: weights and optimizer state of one or several runs of
+// chunks, and the updates to them. No messages here; shard_server.hpp and shard_lines.hpp bring
+// them.
 
 #include <cstdint>
 #include <map>
@@ -23,15 +24,28 @@ comm::Strips cut_into_shards(const engine::Arena& arena, int shards);
 /// True if neither NaN nor infinity is among them.
 bool all_finite(std::span<const float> values);
 
+/// The arena in stripes of about this size (0: by the model's), which the servers own in turn:
+/// stripe i is of server i modulo `servers`.
+/// Groups compute the layers of a model in the same order, often at the same time. With one shard
+/// for each server all would wait for the last one's first, then for the one's before.
+comm::Strips cut_into_stripes(const engine::Arena& arena, int servers, Bytes stripe = {});
+
 class ModelShard {
  public:
   /// Arena floats `floats`; one update per `pushes` pushes.
   ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
              const UpdateOptions& options, const comm::Strip& floats, int pushes);
+  /// Several strips of the arena, ascending; updated piece by piece.
+  ModelShard(const engine::Program& program, const optim::Optimizer& optimizer,
+             const UpdateOptions& options, const comm::Strips& strips);
 
   /// The shard's part of the weights (0) and of the optimizer's states (1, …).
   std::span<float> array(size_t index) { return comm::at(buffers_[index].floats(), floats_); }
   size_t arrays() const { return buffers_.size(); }
+  /// Of one of those, floats of the shard.
+  std::span<float> array(size_t index, const comm::Strip& floats) {
+    return comm::at(buffers_[index].floats(), floats);
+  }
 
   /// Updates made.
   int64_t version() const { return version_; }
@@ -51,9 +65,7 @@ class ModelShard {
   // ---- piece by piece: pieces have versions of their own (shard_lines.hpp)
   // Pieces are floats of the shard. Whoever cuts it otherwise than at the beginnings of chunks does
   // so alike in all groups.
-  std::span<float> weights(const comm::Strip& floats) {
-    return comm::at(buffers_.front().floats(), floats);
-  }
+  std::span<float> weights(const comm::Strip& floats) { return array(0, floats); }
   /// Updates made to the beginning of a piece.
   int64_t version_of(const comm::Strip& floats) const;
   /// True if a chunk begins there.
@@ -77,8 +89,8 @@ class ModelShard {
   std::span<const float> part(const Push& push, const Chunk& chunk) const;
   const float* sum(const Chunk& chunk);
 
-  comm::Strip floats_;
-  size_t pushes_;
+  comm::Strip floats_;  // from the first to the last
+  size_t pushes_ = 1;
   // Whole arenas, because that is what an Updater knows; of large ones only what is touched, the
   // shard, takes memory.
   std::vector<AlignedBuffer> buffers_;

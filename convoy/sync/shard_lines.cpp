@@ -23,7 +23,12 @@ constexpr int kHistory = 100;
 
 ShardLines::ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread,
                        ModelShard& shard, size_t norms)
-    : team_(team), comm_(comm), thread_(thread), shard_(shard), norms_(norms) {}
+    : team_(team),
+      comm_(comm),
+      thread_(thread),
+      shard_(shard),
+      norms_(norms),
+      turns_(static_cast<size_t>(team.size()), comm::Turnstile(kInTurn)) {}
 
 void ShardLines::set_lines(const std::vector<Line>& lines) {
   lines_.clear();
@@ -55,8 +60,8 @@ void ShardLines::listen(size_t index) {
 comm::Task ShardLines::serve(size_t index) {
   Desk& desk = *lines_[index];
   const int client = desk.line.client;
-  const size_t bucket = desk.line.bucket;
-  co_await comm_.receive(client, push_tag(bucket), bytes_of(desk.push));
+  const size_t number = desk.line.number;
+  co_await comm_.receive(client, push_tag(number), bytes_of(desk.push));
   if (desk.push.kind == Push::Kind::leave) {
     left_.fetch_add(1, std::memory_order_release);
     co_return;
@@ -64,20 +69,24 @@ comm::Task ShardLines::serve(size_t index) {
   if (desk.push.kind == Push::Kind::gradient) co_await receive_gradient(desk);
   const bool applied = apply(desk);
   ++(applied ? counts_.applied : counts_.refused);
+  // The weights are copied when they go: the newest there are by then.
+  comm::Turnstile& turns = turns_[static_cast<size_t>(client)];
+  co_await turns.pass();
   desk.pull = {.version = shard_.version_of(desk.line.floats), .applied = applied ? 1 : 0};
   const std::span<float> room =
       desk.floats.floats().first(static_cast<size_t>(desk.line.floats.size()));
   std::ranges::copy(shard_.weights(desk.line.floats), room.begin());
   comm::Requests sends;
-  sends.add(comm_.send(client, pull_tag(bucket), bytes_of(desk.pull)));
-  sends.add(comm_.send(client, pull_tag(bucket), std::as_bytes(room)));
+  sends.add(comm_.send(client, pull_tag(number), bytes_of(desk.pull)));
+  sends.add(comm_.send(client, pull_tag(number), std::as_bytes(room)));
   co_await std::move(sends);
+  turns.leave();
   listen(index);
 }
 
 comm::Task ShardLines::receive_gradient(Desk& desk) {
   const int client = desk.line.client;
-  const int tag = push_tag(desk.line.bucket);
+  const int tag = push_tag(desk.line.number);
   comm::Requests receives;
   if (!desk.norms.empty()) {
     receives.add(comm_.receive(client, tag, std::as_writable_bytes(std::span(desk.norms))));

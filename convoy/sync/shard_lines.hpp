@@ -6,8 +6,8 @@
 //   Push, gradient of a piece ──────────────────► updates the piece
 //   ◄───────────────────────── Pull, new weights of the piece
 //
-// A line is a client's piece of one bucket: one exchange at a time goes over it, again and again.
-// Lines are served side by side by tasks of one communication thread.
+// A line is a client's piece of one bucket, which is of one server: one exchange at a time goes
+// over it, again and again. Lines are served side by side by tasks of one communication thread.
 
 #include <atomic>
 #include <cstdint>
@@ -20,6 +20,7 @@
 #include "convoy/comm/collectives.hpp"
 #include "convoy/comm/comm_thread.hpp"
 #include "convoy/comm/communicator.hpp"
+#include "convoy/comm/turnstile.hpp"
 #include "convoy/optim/asynchrony.hpp"
 #include "convoy/sync/model_shard.hpp"
 #include "convoy/sync/team.hpp"
@@ -47,17 +48,21 @@ struct Pull {
   int64_t applied = 0;
 };
 
-/// Tags of bucket `bucket`'s line.
-inline int push_tag(size_t bucket) {
-  return 16 + 2 * static_cast<int>(bucket);
+/// Tags of a client's line of that number.
+inline int push_tag(size_t line) {
+  return 16 + 2 * static_cast<int>(line);
 }
-inline int pull_tag(size_t bucket) {
-  return push_tag(bucket) + 1;
+inline int pull_tag(size_t line) {
+  return push_tag(line) + 1;
 }
+
+/// Pieces that are on their way at once between a client and a server, each way: one that is sent
+/// while the other waits for its receiver. More would only arrive later, all at once.
+constexpr int kInTurn = 2;
 
 struct Line {
   int client = 0;
-  size_t bucket = 0;
+  size_t number = 0;  ///< among the client's, to all servers
   comm::Strip floats;
 };
 
@@ -112,6 +117,7 @@ class ShardLines {
   comm::CommThread& thread_;
   ModelShard& shard_;
   size_t norms_;
+  std::vector<comm::Turnstile> turns_;  // by client, of weights that go back
   std::vector<std::unique_ptr<Desk>> lines_;
   std::vector<Watched> watched_;
   std::atomic<size_t> left_{0};

@@ -78,7 +78,8 @@ sync::GroupLayout layout_of(const job::Job& job, const sync::Team& team) {
 Grouping::Grouping(const Prepared& prepared, const sync::Team& world)
     : world_(world),
       layout_(layout_of(prepared.job, world)),
-      rate_(prepared.job.cluster.learning_rate == "scaled" ? layout_.groups() : 1) {
+      rate_(prepared.job.cluster.learning_rate == "scaled" ? layout_.groups() : 1),
+      bucket_(sync::bucket_for_servers({4 * prepared.planned.program->arena().size()})) {
   const int own = layout_.group[static_cast<size_t>(world.rank())];
   const bool serves_only = own == sync::GroupLayout::kNone;
   auto split = world.world()->split(serves_only ? layout_.groups() : own);
@@ -105,7 +106,7 @@ int Grouping::parts() const {
 void Grouping::prepare(sync::StepperOptions& options) {
   if (serves_only()) return;
   options.exchange.remote = &*model_;
-  if (options.exchange.buckets.size() > 1) options.exchange.buckets = {Bytes{4 << 20}};
+  if (options.exchange.buckets.size() > 1) options.exchange.buckets = {bucket_};
 }
 
 void Grouping::load(sync::Stepper& stepper) {

@@ -66,6 +66,7 @@ class Grouping {
   std::pair<int64_t, sync::GrainRange> wanted_{-1, {}};  // the last batch announced, and what of it
   int64_t refused_ = 0;
   double rate_ = 1;  // by which learning rates are multiplied
+  Bytes bucket_;     // unless the job says it
 };
 
 }  // namespace convoy::train

@@ -59,6 +59,7 @@ class Member {
     if (optimizer != "adam") options.momentum.total = options_of(optimizer).momentum;
     options.momentum.measured = measured;
     options.pause = Seconds{50e-6};
+    options.stripe = Bytes{24 * 1024};  // several for each server, and not as buckets are cut
     model.emplace(world_, layout_, group_ ? &*group_ : nullptr, *program_, *optimizer_, options);
     StepperOptions stepping = Training::stepper_options(setting.lanes, clip);
     if (group_) {

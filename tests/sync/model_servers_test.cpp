@@ -275,6 +275,44 @@ TEST(ModelShard, ShardsAreAboutEqualAndCoverTheArena) {
   }
 }
 
+TEST(ModelShard, ServersOwnStripesInTurn) {
+  const auto program = plain_program();
+  const int64_t size = program->arena().size();
+  for (const int servers : {1, 2, 3, 7}) {
+    const comm::Strips stripes = cut_into_stripes(program->arena(), servers, Bytes{4 * 2 * kChunk});
+    ASSERT_EQ(stripes.size() % static_cast<size_t>(servers), 0U);
+    EXPECT_EQ(stripes.size() > static_cast<size_t>(servers),
+              servers > 1 && size > 4 * kChunk * servers);
+    std::vector<int64_t> owned(static_cast<size_t>(servers));
+    int64_t at = 0;
+    for (size_t s = 0; s < stripes.size(); ++s) {
+      EXPECT_EQ(stripes[s].begin, at);
+      owned[s % owned.size()] += stripes[s].size();
+      at = stripes[s].end;
+    }
+    EXPECT_EQ(at, size);
+    const auto rounds = static_cast<int64_t>(stripes.size() / owned.size());
+    for (const int64_t floats : owned) EXPECT_LE(floats, size / servers + rounds * kChunk);
+  }
+}
+
+TEST(ModelShard, OfSeveralStripesUpdatesOnlyThose) {
+  const auto program = plain_program();
+  const auto optimizer = plain_optimizer();
+  const comm::Strips stripes = cut_into_stripes(program->arena(), 2, Bytes{4 * 2 * kChunk});
+  ASSERT_GE(stripes.size(), 4U);
+  ModelShard shard(*program, *optimizer, {}, {stripes[1], stripes[3]});
+  const std::vector<float> gradient(static_cast<size_t>(stripes[3].size()), 1);
+  optim::StepContext context;
+  context.learning_rate = kExactRate;
+  shard.update(stripes[3], context, gradient, 0);
+  EXPECT_EQ(shard.version_of(stripes[3]), 1);
+  EXPECT_EQ(shard.version_of(stripes[1]), 0);
+  EXPECT_NE(shard.weights(stripes[3]).front(), 0);
+  EXPECT_EQ(shard.weights(stripes[1]).front(), 0);
+  EXPECT_THROW(shard.update(stripes[2], context, gradient, 0), std::logic_error);
+}
+
 void expect_named(const std::function<void()>& work, const std::string& name) {
   try {
     work();
