@@ -97,6 +97,41 @@ def watch(started, first, steps, seconds, mark=lambda: None, patience=300):
         time.sleep(0.005)
 
 
+def stolen(before=None):
+    """Ticks of this machine's cores so far, and of them those that its host gave to others; with a `before`, the
+    part of them since."""
+    with open("/proc/stat") as file:
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    now = sum(ticks), ticks[7]
+    return now if before is None else (now[1] - before[1]) / max(1, now[0] - before[0])
+
+
+def undisturbed(work, most=0.03, tries=3):
+    """What `work` returns: of up to so many tries, one during which no more than that part of the cores was given to
+    others, or the one with the least."""
+    found = []
+    while len(found) < tries and (not found or found[-1][0] > most):
+        before = stolen()
+        result = work()
+        found.append((stolen(before), result))
+    least = min(found, key=lambda f: f[0])
+    if least[0] > most:
+        print(f"  (next: {100 * least[0]:.0f} % of the cores' time went to others meanwhile)", flush=True)
+    return least[1]
+
+
+def planned(command, settings, folder):
+    """What this `convoy plan …` says with these settings: the keys of the plan.yaml that it writes."""
+    out = os.path.join(folder, "plan.yaml")
+    command = [*command, "--out", out]
+    for setting in settings:
+        command += ["--set", setting]
+    done = undisturbed(lambda: subprocess.run(command, capture_output=True, text=True))
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return dict(line.strip().split(": ", 1) for line in open(out) if ": " in line and not line.startswith("#"))
+
+
 def abandon(started, hosts=0):
     """Ends a training of which enough is known: on so many hosts of the mini-cluster at once, here as it is asked
     to, which saves."""

@@ -85,9 +85,10 @@ Way to_servers(int64_t floats, const comm::LinkSpeed& link) {
   return {Bytes{4 * floats}, link.transfer(bytes, bytes)};
 }
 
-/// A round brings every weight from memory for the forward pass and the gradient of the inputs, and
-/// adds to its gradient, which goes both ways.
-constexpr double kPasses = 2;
+/// A round brings every weight from memory for the forward pass and the gradient of the inputs,
+/// writes its gradient and adds it to the sum. In times of a pass there and back this is what
+/// AlexNet's linear layers take on a grain of four beyond their arithmetic.
+constexpr double kPasses = 4.5;
 
 /// What `takers` rounds at once, in place of as many one after the other, save of `tail`, the time
 /// of one of them; a product is never faster than its arithmetic, which is a fifth of its time at

@@ -35,8 +35,9 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes) {
 
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
                       sync::StepperOptions options, bool instructions) {
-  constexpr size_t kLeastSteps = 2;
-  constexpr Seconds kLongEnough{0.4};
+  // What predictions go by is measured longer than what is only compared.
+  const size_t least_steps = instructions ? 5 : 2;
+  const Seconds long_enough{instructions ? 1.5 : 0.4};
   // Small enough to leave random data a finite loss, whatever the optimizer.
   constexpr double kRate = 1e-6;
   const int64_t rounds = measured_rounds(options.batch, program.grain(), options.lanes);
@@ -50,7 +51,7 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
   std::vector<double> computing;
   std::vector<double> updating;
   const Seconds begin = now();
-  while (computing.size() < kLeastSteps || now() - begin < kLongEnough) {
+  while (computing.size() < least_steps || now() - begin < long_enough) {
     const Seconds before = now();
     const auto step = static_cast<int64_t>(computing.size()) + 1;
     const sync::StepResult result = stepper.step(step, kRate, batch);
