@@ -211,11 +211,19 @@ LinkSpeed measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, 
 
 Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   constexpr int64_t kLongest = 256 * 1024;
+  // Long messages wait for their receiver to ask for them, behind whatever the connection carries
+  // already: on slow links chunks of 128 KiB take half as long again as those of 32 KiB, which
+  // formulas do not know. So none is longer than keeps messages cheap.
+  constexpr int64_t kShort = 8 * 1024;
+  constexpr double kCheap = 50;  // times what a message costs
+  const double cheap = kCheap * link.per_message.value / std::max(1e-13, link.per_byte.value) / 4;
+  const int64_t longest = std::min({kLongest, link.longest.value / 4,
+                                    std::max(kShort, static_cast<int64_t>(std::min(cheap, 1e9)))});
   Colors best;
   Seconds least{1e30};
   for (const int colors : {1, 2, 4, 8, 16, ranks}) {
     if (colors > std::min(ranks, kTags / 2)) continue;
-    for (int64_t chunk = 1024; chunk <= std::min(kLongest, link.longest.value / 4); chunk *= 2) {
+    for (int64_t chunk = 1024; chunk <= longest; chunk *= 2) {
       const Colors options{.colors = colors, .chunk = chunk};
       const Seconds time = colors_time(form, ranks, count, link, options);
       if (time < least) {

@@ -309,17 +309,19 @@ Bytes TrainLoader::memory(const LoaderOptions& options, model::Shape shape) {
 
 Seconds measure_preparation(const Source& source, const LoaderOptions& options) {
   constexpr int64_t kSamples = 16;
+  constexpr Seconds kLongEnough{0.05};  // a quota of a core shows only after some time
   const Dataset& set = *source.train;
   Preparer preparer(source, set.shape(), options.augment);
   std::vector<float> out(static_cast<size_t>(set.shape().size()));
   Seconds begin = now();
+  int64_t i = 0;
   // The first one also makes room for all others.
-  for (int64_t i = 0; i <= kSamples; ++i) {
+  for (; i <= kSamples || now() - begin < kLongEnough; ++i) {
     if (i == 1) begin = now();
     const StreamSample which = stream_at(i, set.size(), options.seed);
     prepare_or_note(source, set, preparer, set.sample(which.sample), which, options.seed, out);
   }
-  return {(now() - begin).value / kSamples};
+  return {(now() - begin).value / static_cast<double>(i - 1)};
 }
 
 int64_t eval_grain(const Source& source, const Dataset& set, int64_t index, int64_t grain,

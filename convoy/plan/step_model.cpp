@@ -91,8 +91,7 @@ class Actor {
 
   /// Samples of a step are prepared beside the steps before it, at the pace of those who do it.
   void begin() {
-    const double samples = static_cast<double>(s_.rounds * s_.c.grain * s_.c.lanes);
-    prepared_ += Seconds{samples * s_.w.data.value * s_.slowest};
+    if (!s_.crowded()) prepared_ += s_.preparing();
     if (queue_.now() < prepared_) {
       span("data", "samples", queue_.now(), prepared_);
       queue_.at(prepared_, [this] { start(); });
@@ -106,7 +105,11 @@ class Actor {
     computed_.push_back({});
     scale_ = pace_.of(step());
     layer_ = 0;
-    forward();
+    if (s_.crowded() && s_.w.data.value > 0) {
+      compute(s_.preparing(), "samples", [this] { forward(); });
+    } else {
+      forward();
+    }
   }
 
   int64_t step() const { return static_cast<int64_t>(began_.size()) - 1; }
@@ -377,7 +380,7 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   f.link = {f.link.value / groups_count + (s.placement.in_line - s.placement.merged).value};
   f.update = {1 / updates};
   f.waiting = f.step - f.computing;
-  f.data = {static_cast<double>(s.rounds * c.grain * c.lanes) * s.w.data.value * s.slowest};
+  f.data = s.preparing();
   for (const BucketWork& b : s.buckets) f.server += b.served;
   f.server += s.slices.served;
   f.server = std::max(f.server, s.placement.merged);

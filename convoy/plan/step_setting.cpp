@@ -166,6 +166,16 @@ Seconds StepSetting::round(Seconds sample) const {
   return {sample.value * slowest * static_cast<double>(c.grain * c.lanes)};
 }
 
+bool StepSetting::crowded() const {
+  return std::ranges::any_of(
+      nodes, [&](const NodeType* node) { return node->cores <= node->workers * c.lanes; });
+}
+
+Seconds StepSetting::preparing() const {
+  const auto samples = static_cast<double>(rounds * c.grain * c.lanes);
+  return {samples * w.data.value * slowest};
+}
+
 /// Workers of a host share it. What it moves of a float: the gradient of every lane, weight and
 /// momentum both ways, and the gradient that is cleared.
 Seconds StepSetting::shared_update() const {

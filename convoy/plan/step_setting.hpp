@@ -48,6 +48,10 @@ struct StepSetting {
   /// Workers that share a host and its link.
   double locals() const { return static_cast<double>(together()) / hosts; }
   bool served() const { return c.served(); }
+  /// Whoever prepares samples has no core of its own, so that the lanes lose what it takes.
+  bool crowded() const;
+  /// To prepare what the slowest worker has of a batch.
+  Seconds preparing() const;
   int servers() const { return c.servers > 0 ? c.servers : c.workers; }
   /// Seconds of a worker's lanes for so many grains, at the speed of the reference.
   Seconds computing(int64_t grains) const;

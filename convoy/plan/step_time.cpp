@@ -1,6 +1,7 @@
 #include "convoy/plan/step_time.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "convoy/base/random.hpp"
 #include "convoy/plan/measurements.hpp"
@@ -58,7 +59,13 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
     updating.push_back((now() - before - result.computing).value);
     computing.push_back(result.computing.value / static_cast<double>(rounds));
   }
-  StepTime time{{median(std::move(computing))}, {median(std::move(updating))}};
+  // Under a quota of a core, steps are short or long by chance, and a training has their mean.
+  const auto typical = [&](std::vector<double>& seconds) {
+    if (!instructions) return median(std::move(seconds));
+    return std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+           static_cast<double>(seconds.size());
+  };
+  StepTime time{{typical(computing)}, {typical(updating)}};
   if (instructions) time.instructions = stepper.take_profile();
   return time;
 }
