@@ -133,6 +133,7 @@ Way least_time(Communicator& c, int64_t count, const std::vector<Way>& ways, Sec
   constexpr double kBudget = 0.5;  // seconds for each way
   std::vector<float> values(static_cast<size_t>(std::min(count, kEnough)));
   std::vector<Tried> all;
+  all.reserve(ways.size());
   for (const Way& way : ways) all.push_back({way});
   double spent = 0;
   for (int round = 0; round < kAtLeast || (round < kAtMost && spent < kBudget); ++round) {

@@ -98,12 +98,21 @@ TEST(EventModel, SlowLinksAreTheStep) {
 TEST(EventModel, WaitsForSamplesThatTakeLongerThanTheComputing) {
   Workload w = three_layers();
   w.data = {3e-3};
-  const Cluster one = nodes(1, 1e9);
+  Cluster one = nodes(1, 1e9);
+  one.nodes.front().cores = 2;  // one beside the lane
   EXPECT_NEAR(EventModel(w, one).forecast(on(1, 32)).step.value, 32 * 4e-3, 1e-9);
   w.data = {6e-3};
   const StepForecast slow = EventModel(w, one).forecast(on(1, 32));
   EXPECT_NEAR(slow.step.value, 32 * 6e-3, 1e-9);
   EXPECT_EQ(slow.bottleneck(), "data");
+}
+
+TEST(EventModel, LanesWithoutACoreToSparePrepareSamplesThemselves) {
+  Workload w = three_layers();
+  w.data = {3e-3};
+  Cluster one = nodes(1, 1e9);
+  one.nodes.front().cores = 1;
+  EXPECT_NEAR(EventModel(w, one).forecast(on(1, 32)).step.value, 32 * (4e-3 + 3e-3), 1e-9);
 }
 
 TEST(EventModel, SharesFollowSpeeds) {
