@@ -216,7 +216,7 @@ Colors best_colors(Form form, int ranks, int64_t count, const LinkSpeed& link) {
   // already: on slow links chunks of 128 KiB take half as long again as those of 32 KiB, which
   // formulas do not know. So none is longer than keeps messages cheap.
   constexpr int64_t kShort = 8 * 1024;  // floats, as kLongest
-  constexpr double kCheap = 50;  // times what a message costs
+  constexpr double kCheap = 50;         // times what a message costs
   const double cheap = kCheap * link.per_message.value / std::max(1e-13, link.per_byte.value) / 4;
   const int64_t longest = std::min({kLongest, link.longest.value / 4,
                                     std::max(kShort, static_cast<int64_t>(std::min(cheap, 1e9)))});
