@@ -114,7 +114,8 @@ GroupModel::GroupModel(const Team& world, const GroupLayout& layout, const Team*
       mine.push_back(stripes_[s]);
     }
     shard_ = std::make_unique<ModelShard>(program, optimizer, options.update, mine);
-    lines_ = std::make_unique<ShardLines>(world, *comm_, *thread_, *shard_, norms_);
+    lines_ = std::make_unique<ShardLines>(world, *comm_, *thread_, *shard_, norms_,
+                                          static_cast<int>(layout.servers.size()));
   }
   if (!coordinates()) return;
   tickets_ = std::make_unique<Tickets>(ticket_options(options), layout.groups());

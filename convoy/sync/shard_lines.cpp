@@ -22,12 +22,13 @@ constexpr int kHistory = 100;
 }  // namespace
 
 ShardLines::ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread,
-                       ModelShard& shard, size_t norms)
+                       ModelShard& shard, size_t norms, int servers)
     : team_(team),
       comm_(comm),
       thread_(thread),
       shard_(shard),
       norms_(norms),
+      pushing_(team.size(), servers + 1),
       turns_(static_cast<size_t>(team.size()), comm::Turnstile(kInTurn)) {}
 
 void ShardLines::set_lines(const std::vector<Line>& lines) {
@@ -66,7 +67,11 @@ comm::Task ShardLines::serve(size_t index) {
     left_.fetch_add(1, std::memory_order_release);
     co_return;
   }
-  if (desk.push.kind == Push::Kind::gradient) co_await receive_gradient(desk);
+  if (desk.push.kind == Push::Kind::gradient) {
+    co_await pushing_.pass(client);
+    co_await receive_gradient(desk);
+    pushing_.leave(client);
+  }
   const bool applied = apply(desk);
   ++(applied ? counts_.applied : counts_.refused);
   // The weights are copied when they go: the newest there are by then.

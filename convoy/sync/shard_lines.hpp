@@ -74,9 +74,11 @@ class ShardLines {
     Staleness staleness;
   };
 
-  /// `norms`: how many come with a gradient. All must outlive it.
+  /// `norms`: how many come with a gradient. `servers`: so many clients, and one, push at once:
+  /// each has its link to share between all servers, and one more is there when another is done.
+  /// All must outlive it.
   ShardLines(const Team& team, comm::Communicator& comm, comm::CommThread& thread,
-             ModelShard& shard, size_t norms);
+             ModelShard& shard, size_t norms, int servers);
 
   /// Once, outside segments.
   void set_lines(const std::vector<Line>& lines);
@@ -117,6 +119,7 @@ class ShardLines {
   comm::CommThread& thread_;
   ModelShard& shard_;
   size_t norms_;
+  comm::ClientTurns pushing_;
   std::vector<comm::Turnstile> turns_;  // by client, of weights that go back
   std::vector<std::unique_ptr<Desk>> lines_;
   std::vector<Watched> watched_;
