@@ -24,9 +24,10 @@ using std::string_view;
 
 constexpr string_view kConstant = "constant:";
 constexpr string_view kSteps = "steps:";
+constexpr string_view kMemoryless = "memoryless:";
 constexpr string_view kChoices =
     "expected constant:1,0.5 (parts of full speed by worker), steps:20-60, steps:20-60:0.25,1, "
-    "load-ahead, noise, or a trace file";
+    "memoryless:8, load-ahead, noise, or a trace file";
 // Made-up traces are this long, as those of `convoy bench predictors`; changes of speed have more
 // to tell, as a short list of them would soon repeat.
 constexpr int kMadeUpSteps = 1000;
@@ -79,6 +80,12 @@ std::pair<uint32_t, uint32_t> read_span(string_view what, string_view text) {
   return {*least, *most};
 }
 
+uint64_t read_seed(string_view what, string_view text) {
+  const auto seed = number_in<uint64_t>(text);
+  if (!seed) refuse("replay '{}': expected a whole number as seed, found '{}'", what, text);
+  return *seed;
+}
+
 WorkerTrace change_at_random(int worker, std::pair<uint32_t, uint32_t> span,
                              const std::vector<double>& levels, uint64_t seed) {
   Stream random(seed, Purpose::synthetic, 3, static_cast<uint64_t>(worker));
@@ -103,8 +110,8 @@ Trace find_trace(const std::string& what, int workers) {
   if (what == "noise") return noise_trace(workers, kMadeUpSteps, kSeed);
   std::error_code unreadable;
   if (!std::filesystem::exists(what, unreadable)) {
-    const std::string meant =
-        nearest(what.substr(0, what.find(':')), {"constant", "steps", "load-ahead", "noise"});
+    const std::string meant = nearest(what.substr(0, what.find(':')),
+                                      {"constant", "steps", "memoryless", "load-ahead", "noise"});
     refuse("replay '{}': there is no such file; {}{}", what, kChoices,
            meant.empty() ? "" : fmt::format(" (did you mean {}?)", meant));
   }
@@ -136,6 +143,7 @@ Replay Replay::read(const std::string& what, int workers) {
   if (what.empty()) refuse("replay: {}", kChoices);
   if (what.starts_with(kConstant)) return constant(what, workers);
   if (what.starts_with(kSteps)) return changing(what, workers);
+  if (what.starts_with(kMemoryless)) return memoryless(what, workers);
   return recorded(what, workers);
 }
 
@@ -165,15 +173,41 @@ Replay Replay::changing(const std::string& what, int workers) {
     refuse("replay '{}': expected two speeds or more to change between; for one, use constant:{}",
            what, levels[0]);
   }
-  const auto seed = parts.size() > 2 ? number_in<uint64_t>(parts[2]) : kSeed;
-  if (!seed) refuse("replay '{}': expected a whole number as seed, found '{}'", what, parts[2]);
+  const uint64_t seed = parts.size() > 2 ? read_seed(what, parts[2]) : kSeed;
   std::vector<WorkerTrace> traces;
   traces.reserve(static_cast<size_t>(workers));
-  for (int w = 0; w < workers; ++w) traces.push_back(change_at_random(w, span, levels, *seed));
+  for (int w = 0; w < workers; ++w) traces.push_back(change_at_random(w, span, levels, seed));
   return {std::move(traces),
           fmt::format("emulated: each worker's speed changes every {} to {} steps between {} of "
                       "full speed, by seed {}",
-                      span.first, span.second, fmt::join(levels, ", "), *seed)};
+                      span.first, span.second, fmt::join(levels, ", "), seed)};
+}
+
+Replay Replay::memoryless(const std::string& what, int workers) {
+  constexpr double kMost = 1000;
+  const auto parts = split(string_view(what).substr(kMemoryless.size()), ':');
+  const auto mean = number_in<double>(parts[0]);
+  if (parts.size() > 2 || !mean || !(*mean > 1) || !(*mean <= kMost)) {
+    refuse(
+        "replay '{}': expected how many times as long a step takes on average, above 1 and up to "
+        "{}, and :SEED if you like",
+        what, kMost);
+  }
+  const uint64_t seed = parts.size() > 1 ? read_seed(what, parts[1]) : kSeed;
+  std::vector<WorkerTrace> traces;
+  for (int w = 0; w < workers; ++w) {
+    Stream random(seed, Purpose::synthetic, 4, static_cast<uint64_t>(w));
+    WorkerTrace trace{fmt::format("worker {}", w), {}};
+    for (int64_t step = 0; step < kChangingSteps; ++step) {
+      const double times = 1 - (*mean - 1) * std::log(1 - random.uniform());
+      trace.steps.push_back({1 / times, {}});
+    }
+    traces.push_back(std::move(trace));
+  }
+  return {std::move(traces),
+          fmt::format("emulated: steps of each worker take {} times as long on average, without "
+                      "memory, by seed {}",
+                      *mean, seed)};
 }
 
 Replay Replay::recorded(const std::string& what, int workers) {

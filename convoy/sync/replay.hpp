@@ -8,6 +8,10 @@
 //   steps:20-60:0.3,1          a quarter, a half, three quarters and all of it, or between the
 //   steps:20-60:0.3,1:7        levels given, by a seed (1 if none is given); load tells as of the
 //                              very step
+//   memoryless:8               every step of every worker takes 1 + 7·e times as long as at full
+//   memoryless:8:7             speed, e drawn from the exponential distribution of mean 1, by a
+//                              seed: how long it has worked says nothing about how long it still
+//                              will, as theories of asynchrony have it; nothing of it is visible
 //   load-ahead, noise          made up: load_ahead_trace(), noise_trace()
 //   FILE                       what read_trace() reads
 //
@@ -40,6 +44,7 @@ class Replay {
   Replay(std::vector<WorkerTrace> workers, std::string description);
   static Replay constant(const std::string& what, int workers);
   static Replay changing(const std::string& what, int workers);
+  static Replay memoryless(const std::string& what, int workers);
   static Replay recorded(const std::string& what, int workers);
 
   const Observation& at(int worker, int64_t step) const;

@@ -97,6 +97,30 @@ TEST(Replay, ChangesAreTheSameForASeedAndOtherwiseNot) {
   EXPECT_GT(workers_differ, 100);
 }
 
+TEST(Replay, StepsWithoutMemoryTakeAsLongOnAverageAsSaid) {
+  const Replay replay = Replay::read("memoryless:8:3", 2);
+  double sum = 0;
+  int longer = 0;
+  int much_longer = 0;
+  constexpr int kSteps = 8000;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    const double times = 1 / replay.speed(1, step);
+    ASSERT_GE(times, 1);
+    sum += times;
+    longer += times > 8;
+    much_longer += times > 15;
+  }
+  EXPECT_NEAR(sum / kSteps, 8, 0.3);
+  // Whatever it has taken so far, what is still to come is as long: of those that took 1 + 7 times
+  // as long, as many take 7 more as of all.
+  const double of_all = static_cast<double>(longer) / kSteps;
+  EXPECT_NEAR(of_all, std::exp(-1), 0.02);
+  EXPECT_NEAR(static_cast<double>(much_longer) / longer, of_all, 0.03);
+  EXPECT_NE(replay.speed(0, 5), replay.speed(1, 5));
+  EXPECT_NE(replay.speed(0, 5), Replay::read("memoryless:8:4", 2).speed(0, 5));
+  EXPECT_THAT(replay.describe(), AllOf(StartsWith("emulated: "), HasSubstr("without memory")));
+}
+
 TEST(Replay, ATraceIsRelativeToItsFastestStepAndWrapsAround) {
   const TraceFile file(
       "m_1,10,20,50,,,1,2,3\nm_1,20,60,70,,,1,2,3\nm_1,30,20,10,,,1,2,3\n"
@@ -133,6 +157,8 @@ TEST(Replay, RefusesWithWhatWouldBeRight) {
   EXPECT_THAT(refusal("nowhere.csv"),
               AllOf(HasSubstr("nowhere.csv"), HasSubstr("no such file"), HasSubstr("steps:20-60")));
   EXPECT_THAT(refusal("constnt:1,2"), HasSubstr("did you mean constant?"));
+  EXPECT_THAT(refusal("memoryless:1"), HasSubstr("above 1"));
+  EXPECT_THAT(refusal("memoryless:8:x"), HasSubstr("found 'x'"));
   EXPECT_THAT(refusal("constant:1,0"), AllOf(HasSubstr("above 0"), HasSubstr("found '0'")));
   EXPECT_THAT(refusal("constant:1,-0.5"), HasSubstr("found '-0.5'"));
   EXPECT_THAT(refusal("constant:2,1"), HasSubstr("up to 1"));
