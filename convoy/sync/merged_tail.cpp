@@ -108,6 +108,8 @@ class MergedTail::Server {
     return index == 0 ? weights_.floats() : states_[index - 1].floats();
   }
   int64_t refused() const { return refused_.load(); }
+  /// For other threads: every batch that was answered has become an update.
+  bool settled() const { return updating_.load(std::memory_order_acquire) == 0; }
   /// For a worker on this rank, which fills it in and waits.
   Client& client(size_t group, size_t member) { return desks_[group]->clients[member]; }
 
@@ -130,6 +132,10 @@ class MergedTail::Server {
     co_await comm::Until([this, group] { return !busy_ || *busy_ == group; },
                          "waiting for another group's batch");
     compute(group);
+    // Workers go on with their gradients while the weights are updated.
+    const Header header = desk.clients.front().header;
+    const bool last = header.last != 0;
+    if (last) ++updating_;
     comm::Requests sends;
     for (size_t m = 0; m < members.size(); ++m) {
       Client& c = desk.clients[m];
@@ -142,6 +148,7 @@ class MergedTail::Server {
       sends.add(comm_.send(members[m], kGradientTag, bytes_of(c.rows)));
     }
     co_await std::move(sends);
+    if (last) end_batch(desk, header);
     listen(group);
   }
 
@@ -194,7 +201,9 @@ class MergedTail::Server {
     for (const Client& c : desk.clients) {
       for (const engine::GrainResult& r : c.results) desk.finite &= std::isfinite(r.loss);
     }
-    if (header.last == 0) return;
+  }
+
+  void end_batch(const Desk& desk, const Header& header) {
     busy_.reset();
     if (desk.finite) {
       optim::StepContext context;
@@ -204,6 +213,7 @@ class MergedTail::Server {
     } else {
       ++refused_;
     }
+    updating_.fetch_sub(1, std::memory_order_release);
   }
 
   comm::Communicator& comm_;
@@ -216,6 +226,7 @@ class MergedTail::Server {
   std::vector<std::unique_ptr<Desk>> desks_;
   std::optional<size_t> busy_;  // the group whose batch has further rounds
   std::atomic<int64_t> refused_{0};
+  std::atomic<int> updating_{0};  // batches that were answered, but are no update yet
   std::unique_ptr<comm::CommThread> thread_;
 };
 
@@ -243,6 +254,17 @@ MergedTail::~MergedTail() {
   if (server_) server_->stop();
 }
 
+/// On the classifier's rank: the last batch's update is made beside what follows its answer.
+void MergedTail::settle() {
+  if (!server_) return;
+  await(
+      [&] {
+        server_->rethrow();
+        return server_->settled();
+      },
+      options_.tail.deadline, [] { return "the classifier's update"; });
+}
+
 int64_t MergedTail::refused() const {
   return server_ ? server_->refused() : 0;
 }
@@ -254,6 +276,7 @@ void MergedTail::load() {
 }
 
 void MergedTail::collect(bool states) {
+  settle();
   comm::wait(move_from_server(states), options_.tail.deadline, "collecting the classifier");
 }
 

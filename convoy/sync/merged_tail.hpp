@@ -47,6 +47,7 @@ class MergedTail final : public TailPart {
 
   void update(const optim::StepContext& /*context*/) override {}  // was made where it is computed
   bool meets_after_update() const override { return false; }
+  void settle() override;
   /// Collective over the world: weights to all, states to rank 0.
   void collect(bool states) override;
 
