@@ -6,6 +6,7 @@
 #include <bit>
 #include <chrono>
 #include <limits>
+#include <numeric>
 #include <thread>
 #include <vector>
 
@@ -157,56 +158,130 @@ Task counted(Communicator& c, std::span<float> values, int tag, const Way& way,
   done.fetch_add(1, std::memory_order_release);
 }
 
-/// Seconds of so many sums at once, by a thread of their own: typically, of the slowest rank.
-float time_driven(Communicator& c, int sums, int64_t count, const Way& way, Seconds pause,
-                  Seconds patience) {
-  std::vector<std::vector<float>> values(static_cast<size_t>(sums),
-                                         std::vector<float>(static_cast<size_t>(count)));
+/// Threads that compute as lanes do, with nothing to wait for, and how much they get done.
+class BusyLanes {
+ public:
+  explicit BusyLanes(int count) {
+    for (int i = 0; i < count; ++i) {
+      threads_.emplace_back([this] { compute(); });
+    }
+  }
+  ~BusyLanes() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+  BusyLanes(const BusyLanes&) = delete;
+  BusyLanes& operator=(const BusyLanes&) = delete;
+
+  /// In units of its own.
+  int64_t done() const { return done_.load(std::memory_order_relaxed); }
+
+ private:
+  void compute() {
+    constexpr int kUnit = 4096;  // a few microseconds
+    volatile float kept = 1;
+    while (!stop_.load(std::memory_order_relaxed)) {
+      float value = kept;
+      for (int i = 0; i < kUnit; ++i) value = value * 0.999F + 0.001F;
+      kept = value;
+      done_.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> done_{0};
+  std::vector<std::thread> threads_;
+};
+
+/// So many sums at once, of so many floats, by a thread of their own.
+struct DrivenSums {
+  int sums = 4;
+  int64_t count = 0;
+  Way way = Algorithm::direct;
+  Seconds pause;
+};
+
+/// What they take, typically, and what lanes beside them get done in a second.
+struct Driven {
+  double seconds = 0;  // of the slowest rank
+  double lanes = 0;    // of this one
+};
+
+Driven time_driven(Communicator& c, const DrivenSums& what, const BusyLanes* lanes,
+                   Seconds patience) {
+  std::vector<std::vector<float>> values(static_cast<size_t>(what.sums),
+                                         std::vector<float>(static_cast<size_t>(what.count)));
   std::atomic<int> done{0};
-  CommThread thread(patience, pause);
+  CommThread thread(patience, what.pause);
   std::array<float, 4> took{};
+  int64_t computed = 0;
   for (size_t round = 0; round < took.size(); ++round) {
     const Seconds begin = now();
-    for (int i = 0; i < sums; ++i) {
+    const int64_t before = lanes != nullptr ? lanes->done() : 0;
+    for (int i = 0; i < what.sums; ++i) {
       thread.post("measuring sums",
-                  [&, i] { return counted(c, values[static_cast<size_t>(i)], i, way, done); });
+                  [&, i] { return counted(c, values[static_cast<size_t>(i)], i, what.way, done); });
     }
-    while (done.load(std::memory_order_acquire) < static_cast<int>(round + 1) * sums) {
+    while (done.load(std::memory_order_acquire) < static_cast<int>(round + 1) * what.sums) {
       thread.rethrow();
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     took[round] = static_cast<float>((now() - begin).value);
+    if (lanes != nullptr) computed += lanes->done() - before;
   }
   thread.stop();
+  const double all = std::accumulate(took.begin(), took.end(), 0.0);
   std::vector<float> slowest = largest_of_all(c, took, patience);
   slowest.erase(slowest.begin());  // the first time is often slow
   std::ranges::sort(slowest);
-  return slowest[slowest.size() / 2];
+  return {slowest[slowest.size() / 2], static_cast<double>(computed) / all};
 }
 
 }  // namespace
 
-LinkSpeed measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, Seconds patience) {
-  if (c.size() < 2) return link;
-  constexpr int kSums = 4;
+Seconds pause_for(const LinkSpeed& link, Seconds shortest) {
+  constexpr double kMessage = 16 * 1024;  // bytes: what may have come meanwhile, unseen
+  constexpr Seconds kLongest{1.2e-3};
+  return std::max(shortest, std::min(kLongest, Seconds{kMessage * link.per_byte.value}));
+}
+
+LinkInUse measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, int lanes,
+                         Seconds patience) {
+  LinkInUse used{link};
+  if (c.size() < 2) return used;
   constexpr double kLongEnough = 0.2;  // seconds, for one
-  int64_t count = int64_t{1} << 20;
+  DrivenSums sums;
+  sums.pause = pause;
+  sums.count = int64_t{1} << 20;
   const auto predicted = [&](const LinkSpeed& of) {
-    return predicted_time(fastest(Form::allreduce, c.size(), count, of), Form::allreduce, c.size(),
-                          count, of);
+    return predicted_time(fastest(Form::allreduce, c.size(), sums.count, of), Form::allreduce,
+                          c.size(), sums.count, of);
   };
-  while (count > 16 * 1024 && predicted(link).value > kLongEnough) count /= 2;
-  const Way way = fastest(Form::allreduce, c.size(), count, link);
-  const double took = time_driven(c, kSums, count, way, pause, patience);
+  while (sums.count > 16 * 1024 && predicted(link).value > kLongEnough) sums.count /= 2;
+  sums.way = fastest(Form::allreduce, c.size(), sums.count, link);
+  const double took = time_driven(c, sums, nullptr, patience).seconds;
   LinkSpeed at_once = link;
   at_once.latency = {0};
-  const Seconds one = predicted_time(way, Form::allreduce, c.size(), count, link);
-  const Seconds others = predicted_time(way, Form::allreduce, c.size(), count, at_once);
-  const double times = std::clamp(took / (one.value + (kSums - 1) * others.value), 0.5, 5.0);
-  LinkSpeed used = link;
-  used.per_byte.value *= times;
-  used.long_per_byte.value *= times;
-  used.to_one_per_byte.value *= times;
+  const Seconds one = predicted_time(sums.way, Form::allreduce, c.size(), sums.count, link);
+  const Seconds others = predicted_time(sums.way, Form::allreduce, c.size(), sums.count, at_once);
+  const double times = std::clamp(took / (one.value + (sums.sums - 1) * others.value), 0.5, 5.0);
+  used.link.per_byte.value *= times;
+  used.link.long_per_byte.value *= times;
+  used.link.to_one_per_byte.value *= times;
+  if (lanes < 1) return used;
+
+  const BusyLanes busy(lanes);
+  const Driven beside = time_driven(c, sums, &busy, patience);
+  // Alone, for as long; all ranks at once, because hosts may share cores.
+  const Seconds begin = now();
+  const int64_t before = busy.done();
+  std::this_thread::sleep_for(std::chrono::duration<double>(std::clamp(took, 0.3, 1.0)));
+  const double alone = static_cast<double>(busy.done() - before) / (now() - begin).value;
+  const float lost[] = {static_cast<float>(1 - beside.lanes / std::max(1.0, alone))};
+  const double most = largest_of_all(c, lost, patience)[0];
+  constexpr double kLeast = 0.1;
+  used.lanes_left = std::clamp(1 - most, kLeast, 1.0);
+  used.beside_lanes = std::clamp(took / beside.seconds, kLeast, 1.0);
   return used;
 }
 

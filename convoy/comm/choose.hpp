@@ -27,9 +27,24 @@ Way tuned(Algorithm algorithm, Form form, int ranks, int64_t count, const LinkSp
 /// once, and how fast this core adds. Collective; every rank gets the same: the slowest of all.
 LinkSpeed measure_links(Communicator& c, Seconds patience);
 
+/// How long a communication thread should sleep between looks: `shortest`, or longer where the link
+/// takes longer for a message anyway, because looks take a core from the lanes.
+Seconds pause_for(const LinkSpeed& link, Seconds shortest);
+
+/// A link as a training finds it.
+struct LinkInUse {
+  LinkSpeed link;  ///< while nobody computes
+  /// Where lanes compute on all cores that there are, each has less while the other is busy: what
+  /// of the link's speed is left, and what of theirs.
+  double beside_lanes = 1;
+  double lanes_left = 1;
+};
+
 /// The link as sums find it that a communication thread drives, which looks after them with this
-/// pause: several at once are timed and compared with their formula. For predictions; collective,
-/// and every rank gets the same.
-LinkSpeed measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, Seconds patience);
+/// pause: several at once are timed and compared with their formula, first with nothing beside
+/// them, then with `lanes` threads that only compute. For predictions; collective, and every rank
+/// gets the same.
+LinkInUse measure_in_use(Communicator& c, const LinkSpeed& link, Seconds pause, int lanes,
+                         Seconds patience);
 
 }  // namespace convoy::comm

@@ -26,6 +26,20 @@ double best_seconds(Crew& crew, const F& work) {
   return best;
 }
 
+/// Seconds of one call, the mean of as many as take half a second.
+template <typename F>
+double mean_seconds(const F& work) {
+  constexpr Seconds kLongEnough{0.5};
+  work();
+  int calls = 0;
+  const Seconds begin = now();
+  do {
+    work();
+    ++calls;
+  } while (now() - begin < kLongEnough);
+  return (now() - begin).value / calls;
+}
+
 }  // namespace
 
 Peak measure_peak(int cores) {
@@ -52,6 +66,19 @@ Peak measure_peak(int cores) {
   });
   peak.copy_gb_per_second = 2.0 * static_cast<double>(kBytes) * cores / copy / 1e9;
   return peak;
+}
+
+ThreadSpeed measure_thread() {
+  const Kernels& kernels = select_kernels();
+  constexpr int64_t kIterations = 100'000;
+  volatile double sink = 0;
+  const double fma = mean_seconds([&] { sink = kernels.fma_loop(kIterations); });
+  constexpr int64_t kBytes = int64_t{64} << 20;  // more than caches hold
+  AlignedBuffer values{Bytes{kBytes}};
+  const double passed = mean_seconds([&] {
+    for (float& value : values.floats()) value += 1.0F;
+  });
+  return {kernels.fma_loop_flops * static_cast<double>(kIterations) / fma, 2.0 * kBytes / passed};
 }
 
 }  // namespace convoy::engine

@@ -13,4 +13,11 @@ struct Peak {
 /// second.
 Peak measure_peak(int cores);
 
+/// What one thread does in the long run, under a quota of its core, too: means over half a second.
+struct ThreadSpeed {
+  double flops = 0;             ///< a second, of multiply-adds in registers
+  double bytes_per_second = 0;  ///< read from memory plus written back
+};
+ThreadSpeed measure_thread();
+
 }  // namespace convoy::engine

@@ -85,6 +85,12 @@ double positive(const YAML::Node& node, const char* what) {
   return value;
 }
 
+double part_of(const YAML::Node& node, const char* what) {
+  const auto value = node.as<double>();
+  if (!(value > 0 && value <= 1)) refuse("{} is greater than 0 and at most 1", what);
+  return value;
+}
+
 int count_of(const YAML::Node& node, const char* what) {
   const auto value = node.as<int>();
   if (value < 1) refuse("{} is at least 1", what);
@@ -100,7 +106,11 @@ NodeLink read_link(const YAML::Node& node, const std::string& file) {
           {"longest", [&](const auto& v) { link.longest = parse_bytes(v.Scalar()); }},
           {"long_bandwidth",
            [&](const auto& v) { link.long_bandwidth = parse_bandwidth(v.Scalar()); }},
-          {"per_message", [&](const auto& v) { link.per_message = parse_latency(v.Scalar()); }}})
+          {"per_message", [&](const auto& v) { link.per_message = parse_latency(v.Scalar()); }},
+          {"beside_lanes",
+           [&](const auto& v) { link.beside_lanes = part_of(v, "what is left of a link"); }},
+          {"lanes_left",
+           [&](const auto& v) { link.lanes_left = part_of(v, "what is left of the lanes"); }}})
       .read(node, "a link");
   return link;
 }
@@ -236,6 +246,12 @@ std::string to_yaml(const Cluster& cluster) {
     }
     out << YAML::Key << "per_message" << YAML::Value
         << fmt::format("{:.4g}us", node.link.per_message.value * 1e6);
+    if (node.link.beside_lanes < 1 || node.link.lanes_left < 1) {
+      out << YAML::Key << "beside_lanes" << YAML::Value
+          << fmt::format("{:.4g}", node.link.beside_lanes);
+      out << YAML::Key << "lanes_left" << YAML::Value
+          << fmt::format("{:.4g}", node.link.lanes_left);
+    }
     out << YAML::EndMap << YAML::EndMap;
   }
   out << YAML::EndSeq << YAML::EndMap;

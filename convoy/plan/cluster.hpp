@@ -25,6 +25,10 @@ struct NodeLink {
   Bytes longest;              ///< message at that rate; 0: any
   double long_bandwidth = 0;  ///< of longer ones, if `longest` says that there are
   Seconds per_message{5e-6};  ///< of a core, for each further message under way
+  /// Where lanes have all cores: of the link's speed, what is left while they compute, and of
+  /// theirs, while something travels.
+  double beside_lanes = 1;
+  double lanes_left = 1;
   bool operator==(const NodeLink&) const = default;
 };
 

@@ -23,16 +23,17 @@ struct Told {
   double adding = 0;
 
   std::string text() const {
-    return fmt::format("{} {} {} {} {} {} {} {} {} {}", seconds, memory.value, cores,
+    return fmt::format("{} {} {} {} {} {} {} {} {} {} {} {}", seconds, memory.value, cores,
                        link.latency.value, link.bandwidth, link.connection, link.longest.value,
-                       link.long_bandwidth, link.per_message.value, adding);
+                       link.long_bandwidth, link.per_message.value, link.beside_lanes,
+                       link.lanes_left, adding);
   }
   static Told of(const std::string& line) {
     Told t;
     std::istringstream in(line);
     in >> t.seconds >> t.memory.value >> t.cores >> t.link.latency.value >> t.link.bandwidth >>
         t.link.connection >> t.link.longest.value >> t.link.long_bandwidth >>
-        t.link.per_message.value >> t.adding;
+        t.link.per_message.value >> t.link.beside_lanes >> t.link.lanes_left >> t.adding;
     return t;
   }
 };
@@ -41,9 +42,13 @@ struct Told {
 void measure_links(const sync::Team& team, Told& own) {
   if (team.world() == nullptr || (team.nodes() > 1 && team.local() > 0)) return;
   comm::Communicator& between = team.nodes() > 1 ? *team.across() : *team.world();
-  const comm::LinkSpeed measured =
-      comm::measure_in_use(between, comm::measure_links(between, team.deadline()),
-                           sync::ExchangeOptions{}.pause, team.deadline());
+  const comm::LinkSpeed idle = comm::measure_links(between, team.deadline());
+  const comm::LinkInUse used =
+      comm::measure_in_use(between, idle, comm::pause_for(idle, sync::ExchangeOptions{}.pause),
+                           team.nodes() > 1 ? own.cores : 0, team.deadline());
+  const comm::LinkSpeed& measured = used.link;
+  own.link.beside_lanes = used.beside_lanes;
+  own.link.lanes_left = used.lanes_left;
   own.link.latency = measured.latency;
   own.link.bandwidth = 1 / std::max(1e-13, measured.per_byte.value);
   own.link.connection = 1 / std::max(1e-13, measured.to_one_per_byte.value);

@@ -79,6 +79,15 @@ Way to_one(const engine::Tail& tail, const Rounds& rounds, int workers,
   return {Bytes{static_cast<int64_t>(count * one_way)}, Seconds{count * time}};
 }
 
+/// Sums of so many floats between copies, which go the direct way, one layer after the other.
+Way between_copies(int64_t floats, int copies, const comm::LinkSpeed& link) {
+  if (copies < 2) return {};
+  constexpr comm::Algorithm kWay = comm::Algorithm::direct;
+  const comm::Strips strips = comm::strips_for(kWay, floats, copies);
+  return {comm::traffic(kWay, comm::Form::allreduce, 0, strips).bytes,
+          comm::predicted_time(kWay, comm::Form::allreduce, copies, floats, link)};
+}
+
 /// A worker's strip to the servers, and its new weights back at the same time.
 Way to_servers(int64_t floats, const comm::LinkSpeed& link) {
   const double bytes = 4.0 * static_cast<double>(floats);
@@ -91,13 +100,16 @@ Way to_servers(int64_t floats, const comm::LinkSpeed& link) {
 constexpr double kPasses = 4.5;
 
 /// What `takers` rounds at once, in place of as many one after the other, save of `tail`, the time
-/// of one of them; a product is never faster than its arithmetic, which is a fifth of its time at
-/// least.
-Seconds saved_by_sharing(Seconds tail, Seconds streaming, double takers) {
-  constexpr double kMost = 0.8;
-  const double brought = std::min(kMost * tail.value, kPasses * streaming.value);
+/// of one of them; a product is never faster than its arithmetic.
+Seconds saved_by_sharing(Seconds tail, const LinearTime& linear, double samples, double takers) {
+  const double beyond = std::max(0.0, tail.value - samples * linear.arithmetic.value);
+  const double brought = std::min(beyond, kPasses * linear.streaming.value);
   return {brought * (1 - 1 / takers)};
 }
+
+/// Their update brings weights and momentum from memory and back, and the gradient, where streaming
+/// brings one array there and back; one thread does it, when a batch is over.
+constexpr double kUpdatePasses = 2.5;
 
 /// Of the tail's arithmetic, that of its last layers.
 double part_of_tail(const engine::Tail& tail, const engine::Tail& last) {
@@ -140,7 +152,9 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
     const auto count = static_cast<double>(rounds.count);
     // Of a worker's round, by all its lanes.
     const Seconds round{facts.tail_part * part * computing / count};
-    const Seconds streaming{facts.streaming.value * part};
+    const auto grain = static_cast<double>(facts.grain);
+    const LinearTime linear{{facts.linear.streaming.value * part},
+                            {facts.linear.arithmetic.value * part}};
     beside = exchange(facts.weights - tail.floats, workers, link);
     if (facts.groups > 1) beside += to_servers((facts.weights - tail.floats) / workers, link);
     if (classifier == "merged") {
@@ -148,15 +162,19 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
       // One thread computes for all, and the others wait.
       computing -= count * round.value;
       const Seconds own{round.value * facts.lanes};  // of one worker's rows, by one thread
-      const Seconds each = own - saved_by_sharing(own, streaming, workers);
+      const Seconds each = own - saved_by_sharing(own, linear, grain * facts.lanes, workers);
       p.merged = {count * workers * each.value};
       in_line.time += p.merged;
+      p.update = {kUpdatePasses * linear.streaming.value};
     } else {
       const int team = workers / copies;
-      p.saved = {count * saved_by_sharing(round, streaming, team).value};
+      p.saved = {count * saved_by_sharing(round, linear, grain, team).value};
       computing -= p.saved.value;
       in_line = activations(tail, rounds, team, link);
-      in_line += exchange(tail.floats / team, copies, link);
+      const Way copied = between_copies(tail.floats / team, copies, link);
+      in_line += copied;
+      p.between = copied.time;
+      p.update = {kUpdatePasses * linear.streaming.value / team};
       // Slices to the servers and back, which the next step's activations wait for.
       if (facts.groups > 1) beside += to_servers(tail.floats / team, link);
     }
@@ -165,8 +183,8 @@ Placement place(const StepFacts& facts, const std::string& classifier, int layer
   p.sent_in_line = in_line.sent;
   p.beside = beside.time;
   p.in_line = in_line.time;
-  p.step = {std::max(computing, beside.time.value) + in_line.time.value};
-  p.step = std::max(p.step, Seconds{facts.groups * p.merged.value});
+  p.step = {std::max(computing, beside.time.value) + in_line.time.value + p.update.value};
+  p.step = std::max(p.step, Seconds{facts.groups * (p.merged + p.update).value});
   return p;
 }
 

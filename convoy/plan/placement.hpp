@@ -11,6 +11,7 @@
 #include "convoy/base/units.hpp"
 #include "convoy/comm/collectives.hpp"
 #include "convoy/engine/program.hpp"
+#include "convoy/plan/step_time.hpp"
 
 namespace convoy::plan {
 
@@ -18,10 +19,8 @@ namespace convoy::plan {
 struct StepFacts {
   Seconds computing;     ///< of a batch, by one worker with all its lanes
   double tail_part = 0;  ///< of that, by the linear layers at the end
-  /// In which a thread brings these layers' weights from memory once, and back (0: not known). They
-  /// are few samples' work, so that this is much of their time; split, each brings its slice.
-  Seconds streaming;
-  int64_t weights = 0;  ///< of the model: arena floats
+  LinearTime linear;     ///< of these layers; split, each worker brings its slice of the weights
+  int64_t weights = 0;   ///< of the model: arena floats
   std::optional<engine::Tail> tail;
   int64_t batch = 0;
   int64_t grain = 0;
@@ -40,8 +39,10 @@ struct Placement {
   Bytes sent;                       ///< in a step, by the worker that sends most
   Bytes sent_in_line;               ///< of that, while lanes wait
   Seconds beside;                   ///< exchanging gradients and weights, while lanes compute
-  Seconds in_line;                  ///< while lanes wait: activations, sums between copies
+  Seconds in_line;                  ///< while lanes wait: activations, and what follows
   Seconds merged;                   ///< of that, the merged layers' arithmetic
+  Seconds between;                  ///< of that, sums between copies, when a step is over
+  Seconds update;                   ///< of these layers' weights, by the one who has them or each
   Seconds saved;                    ///< of computing: weights that are others' to bring from memory
   Seconds step;                     ///< predicted
 };

@@ -1,6 +1,7 @@
 #include "convoy/plan/step_model.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -63,6 +64,91 @@ class Pace {
   std::optional<sync::Balancer> balancer_;
 };
 
+/// A worker's lanes and its link. Where the lanes have all cores, each is slower while the other is
+/// busy, because what drives the link needs a core, too. The link does one thing after the other.
+class Host {
+ public:
+  using Then = std::function<void()>;
+
+  Host(EventQueue& queue, double lanes_left, double beside_lanes)
+      : queue_(queue), lanes_{lanes_left}, link_{beside_lanes} {}
+
+  void compute(Seconds time, Then then) { start(lanes_, time, std::move(then)); }
+  void send(Seconds time, Then then) {
+    sends_.push_back({time, std::move(then)});
+    next_send();
+  }
+  /// While it computed or sent so far.
+  Seconds computed() const { return lanes_.busy; }
+  Seconds sent() const { return link_.busy; }
+
+ private:
+  struct Work {
+    double slowed;  // its speed while the other is busy
+    bool active = false;
+    Seconds left = {};
+    Seconds busy = {};
+    Then then = {};
+  };
+  struct Send {
+    Seconds time;
+    Then then;
+  };
+
+  void start(Work& work, Seconds time, Then then) {
+    settle();
+    work.active = true;
+    work.left = time;
+    work.then = std::move(then);
+    foresee();
+  }
+  void next_send() {
+    if (link_.active || sends_.empty()) return;
+    Send next = std::move(sends_.front());
+    sends_.pop_front();
+    start(link_, next.time, std::move(next.then));
+  }
+  double speed(const Work& work) const { return lanes_.active && link_.active ? work.slowed : 1; }
+  /// What was done since the last look.
+  void settle() {
+    const Seconds passed = queue_.now() - since_;
+    since_ = queue_.now();
+    const double lanes = speed(lanes_);
+    const double link = speed(link_);
+    for (const auto& [work, pace] : {std::pair(&lanes_, lanes), std::pair(&link_, link)}) {
+      if (!work->active) continue;
+      work->left = work->left - Seconds{passed.value * pace};
+      work->busy += passed;
+    }
+  }
+  /// What ends first, if nothing changes before.
+  void foresee() {
+    ++foreseen_;
+    for (Work* work : {&lanes_, &link_}) {
+      if (!work->active) continue;
+      queue_.after({std::max(0.0, work->left.value) / speed(*work)},
+                   [this, work, seen = foreseen_] {
+                     if (seen == foreseen_) finish(*work);
+                   });
+    }
+  }
+  void finish(Work& work) {
+    settle();
+    work.active = false;
+    const Then then = std::move(work.then);
+    foresee();
+    then();
+    next_send();
+  }
+
+  EventQueue& queue_;
+  Work lanes_;
+  Work link_;
+  std::deque<Send> sends_;
+  Seconds since_;
+  uint64_t foreseen_ = 0;
+};
+
 /// What all groups share.
 struct Shared {
   EventQueue queue;
@@ -80,6 +166,7 @@ class Actor {
         options_(options),
         index_(index),
         pace_(setting, options.stragglers, index * setting.together()),
+        host_(shared.queue, setting.lanes_left, setting.beside_lanes),
         missing_(setting.w.layers.size()) {
     for (size_t i = 0; i < s_.w.layers.size(); ++i) {
       const LayerWork& layer = s_.w.layers[i];
@@ -115,7 +202,7 @@ class Actor {
   int64_t step() const { return static_cast<int64_t>(began_.size()) - 1; }
   const std::vector<Seconds>& began() const { return began_; }
   const std::vector<Seconds>& computed() const { return computed_; }
-  Seconds link_busy() const { return link_.busy(); }
+  Seconds link_busy() const { return host_.sent(); }
   const std::vector<Span>& spans() const { return spans_; }
 
  private:
@@ -127,10 +214,12 @@ class Actor {
   }
 
   void compute(Seconds time, const std::string& what, std::function<void()> then) {
-    const Seconds scaled{time.value * scale_};
-    computed_.back() += scaled;
-    span("lanes", what, queue_.now(), queue_.now() + scaled);
-    queue_.after(scaled, std::move(then));
+    const Seconds began = queue_.now();
+    host_.compute({time.value * scale_}, [this, began, what, then = std::move(then)] {
+      computed_.back() += queue_.now() - began;
+      span("lanes", what, began, queue_.now());
+      then();
+    });
   }
 
   /// The first round's forward pass waits for weights, layer by layer.
@@ -159,13 +248,16 @@ class Actor {
       return;
     }
     const auto rounds = static_cast<double>(s_.rounds);
-    const Seconds network{(s_.placement.in_line - s_.placement.merged).value / rounds};
+    const Placement& p = s_.placement;
+    const Seconds network{(p.in_line - p.merged - p.between).value / rounds};
     if (s_.c.classifier == "merged") {
       const Seconds half{network.value / 2};
       queue_.after(half, [this, half, rounds] {
         const Seconds arithmetic{s_.placement.merged.value / rounds};
         const Seconds done = shared_.merged.reserve(queue_.now(), arithmetic);
         span("servers", "merged layers", queue_.now(), done);
+        // Answered first, then updated.
+        if (round_ == s_.rounds) shared_.merged.reserve(queue_.now(), s_.placement.update);
         queue_.at(done + half, [this] { further(); });
       });
     } else if (s_.c.classifier != "data") {
@@ -221,9 +313,8 @@ class Actor {
     const BucketWork& bucket = s_.buckets[*next];
     waiting_.erase(next);
     sending_ = true;
-    const Seconds sent = link_.reserve(queue_.now(), bucket.busy);
-    span("link", s_.w.layers[bucket.lowest].name, queue_.now(), sent);
-    queue_.at(sent, [this, &bucket] {
+    host_.send(bucket.busy, [this, &bucket, began = queue_.now()] {
+      span("link", s_.w.layers[bucket.lowest].name, began, queue_.now());
       sending_ = false;
       Seconds there = queue_.now();
       if (s_.served()) {
@@ -251,7 +342,7 @@ class Actor {
   void swap_slices() {
     if (s_.slices.floats == 0) return;
     slices_missing_ = true;
-    queue_.at(link_.reserve(queue_.now(), s_.slices.busy), [this] {
+    host_.send(s_.slices.busy, [this] {
       const Seconds there = shared_.servers.reserve(queue_.now(), s_.slices.served);
       span("servers", "split layers", queue_.now(), there);
       queue_.at(there + s_.slices.delay, [this] {
@@ -261,7 +352,29 @@ class Actor {
     });
   }
 
+  /// Split layers are updated by one thread. So are merged ones, where it takes a core from the
+  /// lanes of the worker that has them.
   void end() {
+    const Placement& p = s_.placement;
+    const bool waits = s_.c.classifier != "merged" ? !s_.served() : s_.crowded();
+    const auto renew = [this, waits] {
+      if (waits && s_.placement.update.value > 0) {
+        compute(s_.placement.update, "update of the split layers", [this] { go_on(); });
+      } else {
+        go_on();
+      }
+    };
+    if (p.between.value > 0) {
+      host_.send(p.between, [this, renew, began = queue_.now()] {
+        span("link", "sums between copies", began, queue_.now());
+        renew();
+      });
+    } else {
+      renew();
+    }
+  }
+
+  void go_on() {
     swap_slices();
     if (s_.buckets.empty()) {
       compute(s_.update, "update", [this] { begin(); });
@@ -281,7 +394,7 @@ class Actor {
   const ForecastOptions& options_;
   int index_;
   Pace pace_;
-  ServedInTurn link_;
+  Host host_;
   Seconds lane_round_;           // of a round, what lanes compute by themselves
   Seconds tail_round_;           // and of layers that are handed over
   std::vector<int> missing_;     // by layer: buckets with new weights for it
@@ -377,13 +490,14 @@ StepForecast EventModel::with_buckets(const Configuration& c) const {
   const double groups_count = c.groups;
   f.step = {f.step.value / groups_count};
   f.computing = {f.computing.value / groups_count};
-  f.link = {f.link.value / groups_count + (s.placement.in_line - s.placement.merged).value};
+  const Placement& p = s.placement;
+  f.link = {f.link.value / groups_count + (p.in_line - p.merged - p.between).value};
   f.update = {1 / updates};
   f.waiting = f.step - f.computing;
   f.data = s.preparing();
   for (const BucketWork& b : s.buckets) f.server += b.served;
   f.server += s.slices.served;
-  f.server = std::max(f.server, s.placement.merged);
+  if (p.merged.value > 0) f.server = std::max(f.server, p.merged + p.update);
   f.sent = s.sent;
   f.memory = worker_memory(workload_, c);
   f.spans = groups.front()->spans();

@@ -44,7 +44,7 @@ StepFacts facts_of(const Workload& w, const Configuration& c, double speed) {
   linear.floats = end;
   facts.tail = linear;
   facts.tail_part = tail / w.sample().value;
-  facts.streaming = {w.streaming.value / speed};
+  facts.linear = {{w.linear.streaming.value / speed}, {w.linear.arithmetic.value / speed}};
   return facts;
 }
 
@@ -145,6 +145,12 @@ StepSetting::StepSetting(const Workload& workload, const Cluster& cluster,
     rounds = static_cast<int64_t>(own);
     slowest = 1 / speed;
   }
+  if (crowded()) {
+    for (const NodeType* node : nodes) {
+      beside_lanes = std::min(beside_lanes, node->link.beside_lanes);
+      lanes_left = std::min(lanes_left, node->link.lanes_left);
+    }
+  }
   elsewhere = handed_over(w, c);
   update = shared_update();
   const int layers = c.classifier == "data" ? 0 : (c.layers > 0 ? c.layers : w.tail());
@@ -182,7 +188,12 @@ Seconds StepSetting::shared_update() const {
   constexpr double kOthers = 5;
   const double lanes = c.lanes;
   const double moved = (together() * lanes + kOthers) / (lanes + kOthers);
-  return {w.update.value * slowest * moved / together()};
+  double own = 0;
+  for (size_t i = 0; i < w.layers.size(); ++i) {
+    if (!elsewhere[i]) own += static_cast<double>(w.layers[i].weights);
+  }
+  own /= std::max<double>(1, static_cast<double>(w.weights()));
+  return {w.update.value * own * slowest * moved / together()};
 }
 
 /// Subtrees of the host that has the most: grains that are no whole subtree are several.

@@ -36,12 +36,14 @@ struct StepSetting {
   std::vector<int64_t> shares;  ///< grains, by worker
   std::vector<double> speeds;
   int64_t rounds = 1;
-  double slowest = 1;  ///< its time for a sample, in those of the reference
+  double beside_lanes = 1;  ///< of the link's speed, what lanes leave that compute
+  double lanes_left = 1;    ///< of theirs, while something travels
+  double slowest = 1;       ///< its time for a sample, in those of the reference
   Placement placement;
   std::vector<bool> elsewhere;  ///< by layer: not the lanes' to compute
   std::vector<BucketWork> buckets;
   BucketWork slices;  ///< of split layers, to servers: when a step is over, before the next tail
-  Seconds update;     ///< of the whole model where lanes do it, when the step is over
+  Seconds update;     ///< where lanes do it: of all but split layers, when the step is over
   Bytes sent;         ///< by a worker in a step
 
   int together() const { return c.together(); }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "convoy/base/random.hpp"
+#include "convoy/engine/peak.hpp"
 #include "convoy/plan/measurements.hpp"
 
 namespace convoy::plan {
@@ -70,14 +71,13 @@ StepTime measure_step(const engine::Program& program, const optim::Optimizer& op
   return time;
 }
 
-Seconds measure_streaming(int64_t floats) {
-  constexpr size_t kSample = size_t{16} << 20;  // floats: more than caches hold
-  AlignedBuffer values = AlignedBuffer::of_floats(kSample);
-  const std::span<float> all = values.floats();
-  const double seconds = median_seconds([&] {
-    for (float& value : all) value += 1.0F;
-  });
-  return {seconds * static_cast<double>(floats) / static_cast<double>(kSample)};
+LinearTime measure_linear(int64_t floats) {
+  constexpr double kOfPeak = 0.9;  // what products of many rows come to
+  constexpr double kFlops = 6;     // a sample's, of a weight: forward, and both gradients
+  const engine::ThreadSpeed thread = engine::measure_thread();
+  const auto weights = static_cast<double>(floats);
+  return {{2 * sizeof(float) * weights / thread.bytes_per_second},
+          {kFlops * weights / (kOfPeak * thread.flops)}};
 }
 
 }  // namespace convoy::plan

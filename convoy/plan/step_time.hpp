@@ -44,8 +44,14 @@ int64_t measured_rounds(int64_t batch, int64_t grain, int lanes);
 StepTime measure_step(const engine::Program& program, const optim::Optimizer& optimizer,
                       sync::StepperOptions options, bool instructions = false);
 
-/// How long a thread takes to read and write so many floats that are in no cache, as it adds to
-/// them.
-Seconds measure_streaming(int64_t floats);
+/// Of linear layers, by one thread. They are few samples' work, so that bringing weights from
+/// memory may be much of their time. 0: not known.
+struct LinearTime {
+  Seconds streaming;   ///< of all weights, once there and back
+  Seconds arithmetic;  ///< of a sample, forward and backward, where many come at once
+};
+
+/// Of layers with so many weights, in the long run.
+LinearTime measure_linear(int64_t floats);
 
 }  // namespace convoy::plan

@@ -139,7 +139,7 @@ Workload measure_workload(const engine::Program& program, const optim::Optimizer
   w.origin = "measured on this machine";
   w.reference_gflops = w.flops.value / 1e9 / std::max(1e-30, w.sample().value);
   w.update = time.update;
-  w.streaming = measure_streaming(w.tail_weights(w.tail()));
+  w.linear = measure_linear(w.tail_weights(w.tail()));
   const sync::Stepper::Memory memory = sync::Stepper::memory(program, optimizer, options, 1);
   w.model_memory = memory.weights + memory.optimizer + memory.gradients;
   w.grain = program.grain();

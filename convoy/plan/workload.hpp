@@ -10,6 +10,7 @@
 #include "convoy/engine/program.hpp"
 #include "convoy/model/graph.hpp"
 #include "convoy/plan/cluster.hpp"
+#include "convoy/plan/step_time.hpp"
 #include "convoy/sync/stepper.hpp"
 
 namespace convoy::plan {
@@ -34,7 +35,7 @@ struct Workload {
   /// compared with this.
   double reference_gflops = 1;
   Seconds data;        ///< to prepare a sample, by the threads that do it beside the lanes
-  Seconds streaming;   ///< of the weights of the linear layers at the end, from memory and back
+  LinearTime linear;   ///< of the linear layers at the end
   Seconds update;      ///< of the whole model, by the reference worker: sums of lanes, optimizer
   Bytes model_memory;  ///< weights, gradients, optimizer, whatever the batch
   int64_t grain = 0;   ///< that it was made for; 0: any

@@ -94,6 +94,7 @@ Exchange::Exchange(const Team& team, Updater& updater, NodeState& node, int64_t 
                       ? nullptr
                       : std::make_unique<comm::CommThread>(team.deadline(), options.pause)),
       thread_(options.remote != nullptr ? options.remote->thread() : *own_thread_) {
+  if (own_thread_) thread_.set_pause(comm::pause_for(link_, options.pause));
   workspace_.resize(static_cast<size_t>(TreeTotal::workspace_size(grains, kChunk)));
   const std::vector<Bytes> sizes =
       sizes_that_differ(options.buckets, updater.chunks(), updater.arena());

@@ -41,7 +41,7 @@ struct ExchangeOptions {
   enum class Order { tree, given, fastest };
   Order order = Order::tree;
   comm::Way way = comm::Algorithm::ring;
-  /// Of the communication thread, between looks.
+  /// Of the communication thread, between looks; longer on slow links.
   Seconds pause{300e-6};
   /// What may be on its way from a worker at once; 0: by the measured links.
   Bytes in_flight{0};

@@ -32,7 +32,7 @@ plan::StepFacts facts_of(const plan::Planned& planned, int workers) {
   facts.tail_part = plan::tail_part(*planned.program);
   facts.weights = planned.program->arena().size();
   facts.tail = planned.program->tail();
-  if (facts.tail) facts.streaming = plan::measure_streaming(facts.tail->floats);
+  if (facts.tail) facts.linear = plan::measure_linear(facts.tail->floats);
   facts.batch = p.batch;
   facts.grain = p.grain;
   facts.lanes = p.lanes;
@@ -165,9 +165,10 @@ bool leaves_spread_open(const job::Job& job, int workers) {
 }
 
 Spread decide_spread(job::Job& job, const plan::Planned& planned, const sync::Team& team) {
+  const comm::LinkSpeed idle = comm::measure_links(*team.world(), team.deadline());
+  const Seconds pause = comm::pause_for(idle, sync::ExchangeOptions{}.pause);
   const comm::LinkSpeed link =
-      comm::measure_in_use(*team.world(), comm::measure_links(*team.world(), team.deadline()),
-                           sync::ExchangeOptions{}.pause, team.deadline());
+      comm::measure_in_use(*team.world(), idle, pause, 0, team.deadline()).link;
   Spread spread;
   if (team.rank() == 0) {
     if (planned.plan.step.value > 0) {

@@ -61,6 +61,16 @@ TEST(ClusterDescription, KnowsWhatLongMessagesAndSingleConnectionsDo) {
   EXPECT_DOUBLE_EQ(link.transfer_to_one(1e6, 1000).value, 0.025);
 }
 
+TEST(ClusterDescription, KnowsWhatLanesAndLinkLeaveEachOther) {
+  const Cluster lab =
+      parse_cluster("nodes: [{link: {beside_lanes: 0.8, lanes_left: 0.7}}]\n", "lab.yaml");
+  EXPECT_DOUBLE_EQ(lab.nodes[0].link.beside_lanes, 0.8);
+  EXPECT_DOUBLE_EQ(lab.nodes[0].link.lanes_left, 0.7);
+  EXPECT_TRUE(parse_cluster(to_yaml(lab), "again") == lab) << to_yaml(lab);
+  EXPECT_THAT(refusal("nodes:\n- {link: {lanes_left: 1.5}}"),
+              AllOf(HasSubstr("c.yaml:2"), HasSubstr("at most 1")));
+}
+
 TEST(ClusterDescription, HasSeveralWorkersOnANode) {
   const Cluster lab = parse_cluster(
       "nodes:\n- {name: wide, count: 2, workers: 4, cores: 32, gflops: 800}\n"

@@ -68,6 +68,31 @@ TEST(Placement, MergingCostsWhatOneThreadTakesForAll) {
   EXPECT_LT(merged.step.value, facts.computing.value);
 }
 
+TEST(Placement, WhoHasTheWeightsUpdatesThem) {
+  StepFacts facts = alexnet(128);
+  facts.linear.streaming = {0.1};
+  const Placement merged = place(facts, "merged", 3, 1, 4, link(125e6));
+  const Placement model = place(facts, "model", 3, 1, 4, link(125e6));
+  const Placement hybrid = place(facts, "hybrid", 3, 2, 4, link(125e6));
+  EXPECT_DOUBLE_EQ(merged.update.value, 4 * model.update.value);
+  EXPECT_DOUBLE_EQ(hybrid.update.value, 2 * model.update.value);
+  EXPECT_EQ(model.between.value, 0);
+  // Half of the weights, in each direction.
+  EXPECT_NEAR(hybrid.between.value, 4.0 * 58.6e6 / 2 / 125e6, 0.05 * hybrid.between.value);
+  EXPECT_EQ(place(facts, "data", 0, 1, 4, link(125e6)).update.value, 0);
+}
+
+TEST(Placement, ProductsAreNeverFasterThanTheirArithmetic) {
+  StepFacts facts = alexnet(128);
+  const double rows = 128.0 / 4;  // of a worker
+  const double own = facts.tail_part * facts.computing.value / 4;
+  facts.linear = {{1}, {0.75 * own / rows}};  // memory that takes as long as one likes
+  const Placement merged = place(facts, "merged", 3, 1, 4, link(125e6));
+  // Four times its arithmetic, and what one of the four brings from memory.
+  EXPECT_NEAR(merged.merged.value, (4 * 0.75 + 0.25) * own, 1e-9);
+  EXPECT_NEAR(place(facts, "model", 3, 1, 4, link(125e6)).saved.value, 0.25 * 0.75 * own, 1e-9);
+}
+
 TEST(Placement, WithoutLinearLayersThereIsOneWay) {
   StepFacts facts = alexnet(128);
   facts.tail.reset();

@@ -115,6 +115,44 @@ TEST(EventModel, LanesWithoutACoreToSparePrepareSamplesThemselves) {
   EXPECT_NEAR(EventModel(w, one).forecast(on(1, 32)).step.value, 32 * (4e-3 + 3e-3), 1e-9);
 }
 
+TEST(EventModel, LanesAndLinkSlowEachOtherDownWhereLanesHaveAllCores) {
+  const Workload w = three_layers();
+  Cluster four = nodes(4, 1e9);
+  Configuration c = on(4, 32);
+  const StepForecast free = EventModel(w, four).forecast(c);
+  four.nodes.front().link.lanes_left = 0.5;
+  const StepForecast slowed = EventModel(w, four).forecast(c);
+  // A sample's backward pass of two layers, while the last layer's bucket travels, and the first
+  // layer's next forward pass, while the second's does, take twice as long.
+  EXPECT_NEAR((slowed.computing - free.computing).value, (4 + 2 + 1) * 1e-3 / 3, 1e-9);
+  four.nodes.front().cores = 2;
+  EXPECT_DOUBLE_EQ(EventModel(w, four).forecast(c).step.value, free.step.value);
+  // A link that is all there is to wait for is as fast as ever: lanes wait, and leave it the core.
+  Cluster slow = nodes(4, 1e6);
+  const double alone = EventModel(w, slow).forecast(c).step.value;
+  slow.nodes.front().link.beside_lanes = 0.5;
+  const double beside = EventModel(w, slow).forecast(c).step.value;
+  EXPECT_GT(beside, alone);
+  EXPECT_LT(beside, alone + 2 * free.computing.value);
+}
+
+TEST(EventModel, SplitLayersAreUpdatedByOneThread) {
+  Workload w = workload_of(model::build("alexnet"));
+  Cluster four = nodes(4, 1e9);
+  four.nodes[0].gflops = 500;
+  w.reference_gflops = 500;
+  Configuration c = on(4, 128);
+  c.classifier = "model";
+  const double without = EventModel(w, four).forecast(c).step.value;
+  // So little that it saves nothing of the products' time worth mentioning.
+  w.linear.streaming = {1e-3};
+  const double with = EventModel(w, four).forecast(c).step.value;
+  EXPECT_NE(with, without);
+  c.classifier = "hybrid";
+  c.copies = 2;
+  EXPECT_GT(EventModel(w, four).forecast(c).step.value, with) << "sums between copies";
+}
+
 TEST(EventModel, SharesFollowSpeeds) {
   const Workload w = three_layers();
   Cluster unequal = nodes(1, 100e9);
