@@ -106,7 +106,7 @@ def stolen(before=None):
     return now if before is None else (now[1] - before[1]) / max(1, now[0] - before[0])
 
 
-def undisturbed(work, most=0.03, tries=3):
+def undisturbed(work, most=0.05, tries=2):
     """What `work` returns: of up to so many tries, one during which no more than that part of the cores was given to
     others, or the one with the least."""
     found = []
