@@ -413,7 +413,8 @@ void add_train(CLI::App& app, Run& run, const Arguments& called) {
   verb->add_option(
           "--replay", a->replay,
           "Emulate slow workers: as fast as a trace says (a file, `load-ahead`), at parts of "
-          "their speed (`constant:1,0.5`), or changing (`steps:20-60`)")
+          "their speed (`constant:1,0.5`), changing (`steps:20-60`), or by chance "
+          "(`memoryless:8`)")
       ->type_name("TRACE");
   add_launch_options(*verb, a->launch);
   verb->footer(
