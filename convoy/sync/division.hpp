@@ -33,7 +33,8 @@ struct Division {
   const GrainRange& own(const Team& team) const { return ranges[static_cast<size_t>(team.rank())]; }
   /// The grains of lane `lane` of this worker.
   const GrainRange& of_lane(const Team& team, int lane) const {
-    return lanes.ranges[static_cast<size_t>(lanes.first[static_cast<size_t>(team.local())] + lane)];
+    const int index = lanes.first[static_cast<size_t>(team.local())] + lane;
+    return lanes.ranges[static_cast<size_t>(index)];
   }
 };
 
